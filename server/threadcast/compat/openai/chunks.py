@@ -166,9 +166,9 @@ class OpenAIChunks(Projection):
         self.is_done = self._is_waiting = True
         self._finish_reason = "stop"
         self._calls.clear()
-        notice = f"{PAUSE_MARK}{self._link}]"
+        text = f"{PAUSE_MARK}{self._link}]"
         self._is_new_round = bool(self._texts)
-        return [*self._text(notice), *self._end()]
+        return [*self._text(text), *self._end()]
 
     def _last(self, outcome: str) -> list[OutFrame]:
         if outcome == "limit":  # OpenAI reports an answer that was cut short as `length`, not as a failure

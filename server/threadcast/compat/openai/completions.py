@@ -60,7 +60,7 @@ MATCHED_MAX_CHATS = 20
 continue recent conversations; an older one becomes a new chat that holds the history."""
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """The chat of a request. `meta` is None for a chat that the request creates; `state` is that of an existing chat.
     `is_side` tells that the request is beside the conversation of the chat that it names."""
 
@@ -132,19 +132,19 @@ async def chat_completions(request: Request) -> Response:
     model = await params_of_model(edge, wish.model)
     rule = edge.endpoints.get(PATH, NO_RULE)
     mode = rule.wanted(request.query_params.get("mode") or wish.mode, edge.profiles)
-    place = await _place_of(edge, principal, wish, by_header)
-    if place.meta is not None and place.meta.state == "paused":
+    target = await _target_of(edge, principal, wish, by_header)
+    if target.meta is not None and target.meta.state == "paused":
         raise Conflict(AWAITS_DECISION)
     params: JsonObject = {**wish.params, **model, **({"mode": mode} if mode else {})}
     request_id = f"openai-{secrets.token_hex(12)}"
-    run_id = _open_run_of(wish, place)
-    commands = _results(wish, place) if wish.is_continuation else _commands(wish, place, params, request_id)
+    run_id = _open_run_of(wish, target)
+    commands = _results(wish, target) if wish.is_continuation else _commands(wish, target, params, request_id)
     new_mode = ""
-    if place.meta is None:
+    if target.meta is None:
         wanted = params.get("mode") or rule.profile
         new_mode = edge.profiles.named(str(wanted)).name if wanted else ""
     release_body(request)
-    chat_id = place.chat_id
+    chat_id = target.chat_id
     projection = OpenAIChunks(
         chat_id,
         f"chatcmpl-{request_id}",
@@ -153,7 +153,7 @@ async def chat_completions(request: Request) -> Response:
         with_usage=wish.with_usage,
         tools={tool.name for tool in wish.tools},
         link=f"{edge.public_url.rstrip('/')}/c/{chat_id}",
-        shown_id=(wish.named or "") if not place.is_side else "",
+        shown_id=(wish.named or "") if not target.is_side else "",
     )
 
     async def post(authorization: str | None) -> None:
@@ -164,7 +164,7 @@ async def chat_completions(request: Request) -> Response:
             except Refused as refusal:
                 raise _in_body(refusal, command, wish) from None
 
-    kind = TemporaryAnswer if place.is_side or wish.is_temporary else RunAnswer
+    kind = TemporaryAnswer if target.is_side or wish.is_temporary else RunAnswer
     return kind(
         edge,
         principal,
@@ -190,7 +190,7 @@ def _detaches(request: Request, edge: Edge, wish: Wish) -> bool:
     return wanted == "detach"
 
 
-async def _place_of(edge: Edge, principal: Principal, wish: Wish, by_header: str) -> Place:
+async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: str) -> Target:
     """Find the chat of the request.
 
     Raises:
@@ -206,37 +206,37 @@ async def _place_of(edge: Edge, principal: Principal, wish: Wish, by_header: str
         if meta is None and wish.is_continuation:
             raise NotFound("no such chat")
         if meta is None:
-            return Place(chat_id)
+            return Target(chat_id)
         state, _ = await load_folded(edge.store, chat_id, with_facts=True)
         is_whole = bool(wish.history) or bool(by_header)  # a client that knows our chats may send its new message only
         if wish.is_continuation or not is_whole or _relation(wish, state) != "other":
-            return Place(chat_id, meta, state)
-        return Place(_new_chat_id(), is_side=True)
+            return Target(chat_id, meta, state)
+        return Target(_new_chat_id(), is_side=True)
     if wish.results and (chat_id := wish.results[-1].chat_id):
         if wish.is_continuation:
             meta = await edge.own(chat_id, principal)
             state, _ = await load_folded(edge.store, chat_id, with_facts=True)
-            return Place(chat_id, meta, state)
+            return Target(chat_id, meta, state)
     elif wish.is_continuation:
         raise BadRequest("tool_call_id: use the ids of the calls as this server sent them", path=f"/messages/{wish.at}")
     if edge.doors.openai.match_history and wish.history:
-        return await _matched(edge, principal, wish) or Place(_new_chat_id())
-    return Place(_new_chat_id())
+        return await _matched(edge, principal, wish) or Target(_new_chat_id())
+    return Target(_new_chat_id())
 
 
-async def _matched(edge: Edge, principal: Principal, wish: Wish) -> Place | None:
+async def _matched(edge: Edge, principal: Principal, wish: Wish) -> Target | None:
     """Return the newest chat at rest whose path equals the history, or else the newest one whose path the request
     edits; None without such a chat."""
-    edited: Place | None = None
+    edited: Target | None = None
     for meta in (await edge.store.list_chats(principal.id, MATCHED_MAX_CHATS)).chats:
         if meta.state != "idle" or meta.deleted:
             continue
         state, _ = await load_folded(edge.store, meta.chat_id, with_facts=True)
         relation = _relation(wish, state) if state.private.run is None else "other"
         if relation == "same":
-            return Place(meta.chat_id, meta, state)
+            return Target(meta.chat_id, meta, state)
         if relation == "earlier" and edited is None:
-            edited = Place(meta.chat_id, meta, state)
+            edited = Target(meta.chat_id, meta, state)
     return edited
 
 
@@ -244,10 +244,10 @@ def _relation(wish: Wish, state: OwnerState) -> str:
     return relation_of(turns_of_request(wish.history), turns_of_path(active_path(state)))
 
 
-def _commands(wish: Wish, place: Place, params: JsonObject, request_id: str) -> list[Command]:
+def _commands(wish: Wish, target: Target, params: JsonObject, request_id: str) -> list[Command]:
     """Return the commands of a request that ends with a message of the user."""
     commands: list[Command] = []
-    state = place.state
+    state = target.state
     if state is None and wish.history:
         commands.append(RestoreMessages(client_request_id=f"{request_id}-history", messages=wish.history))
     if state is not None and wish.history and _relation(wish, state) == "earlier":
@@ -259,7 +259,7 @@ def _commands(wish: Wish, place: Place, params: JsonObject, request_id: str) -> 
         return [*commands, retry]
     if state is not None:
         waiting = {call.tool_call_id for call in state.runtime.ide_calls}
-        commands += [each for each in _results(wish, place, checks=False) if each.tool_call_id in waiting]
+        commands += [each for each in _results(wish, target, checks=False) if each.tool_call_id in waiting]
     message = UserMessage(
         client_request_id=request_id,
         content=wish.content,
@@ -269,14 +269,14 @@ def _commands(wish: Wish, place: Place, params: JsonObject, request_id: str) -> 
     return [*commands, message]
 
 
-def _results(wish: Wish, place: Place, *, checks: bool = True) -> list[IdeToolResult]:
+def _results(wish: Wish, target: Target, *, checks: bool = True) -> list[IdeToolResult]:
     """Return the commands that answer the calls of the caller's tools.
 
     Raises:
         BadRequest: a call of the caller's tools has no result.
         Conflict: a call does not wait any more; with `checks` only, as the above.
     """
-    runtime = place.state.runtime if place.state is not None else None
+    runtime = target.state.runtime if target.state is not None else None
     waiting = {} if runtime is None else {call.tool_call_id: call.tool_name for call in runtime.ide_calls}
     given = {result.tool_call_id: result for result in wish.results}
     if checks:
@@ -296,10 +296,10 @@ def _results(wish: Wish, place: Place, *, checks: bool = True) -> list[IdeToolRe
     ]
 
 
-def _open_run_of(wish: Wish, place: Place) -> str | None:
+def _open_run_of(wish: Wish, target: Target) -> str | None:
     if not wish.is_continuation:
         return None
-    run = place.state.private.run if place.state is not None else None
+    run = target.state.private.run if target.state is not None else None
     if run is None:
         raise Conflict("the run of these calls has ended; send a message of the user")
     return run.run_id
@@ -311,7 +311,7 @@ def _in_body(refusal: Refused, command: Command, wish: Wish) -> Refused:
     if isinstance(command, RestoreMessages):
         _, _, rest = path.partition("/messages/")
         number, _, below = rest.partition("/")
-        at = wish.places[int(number)] if number.isdigit() and int(number) < len(wish.places) else 0
+        at = wish.indexes[int(number)] if number.isdigit() and int(number) < len(wish.indexes) else 0
         refusal.path = f"/messages/{at}/{below}".rstrip("/")
     elif path.startswith("/content"):
         refusal.path = f"/messages/{wish.at}{path}"

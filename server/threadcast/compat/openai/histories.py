@@ -10,10 +10,10 @@ from typing import Literal, NamedTuple, TypeAlias
 from threadcast.compat.openai.chunks import PAUSE_MARK, ROUND_SEPARATOR
 from threadcast_protocol.wire.messages import JsonObject, Message, text_of
 
-__all__ = ["Relation", "Turn", "relation_of", "turns_of_path", "turns_of_request"]
+__all__ = ["Relation", "Utterance", "relation_of", "turns_of_path", "turns_of_request"]
 
 
-class Turn(NamedTuple):
+class Utterance(NamedTuple):
     """A turn. `at` is the index of its first message on the path, or in the history."""
 
     role: str
@@ -24,19 +24,19 @@ class Turn(NamedTuple):
 Relation: TypeAlias = Literal["same", "earlier", "other"]
 
 
-def turns_of_path(path: Sequence[Message]) -> list[Turn]:
+def turns_of_path(path: Sequence[Message]) -> list[Utterance]:
     """Return the turns of a chat's active path."""
     return _merged(
         (message.role, text_of(message.content), index) for index, message in enumerate(path) if not message.hidden
     )
 
 
-def turns_of_request(history: Sequence[JsonObject]) -> list[Turn]:
+def turns_of_request(history: Sequence[JsonObject]) -> list[Utterance]:
     """Return the turns of a request without its last message."""
     return _merged((str(each["role"]), _text(each["content"]), index) for index, each in enumerate(history))
 
 
-def relation_of(given: Sequence[Turn], path: Sequence[Turn]) -> Relation:
+def relation_of(given: Sequence[Utterance], path: Sequence[Utterance]) -> Relation:
     """Return how a request's history relates to a chat: the same turns; its earlier turns, so that the request changes
     the turn after them; or another conversation."""
     if len(given) > len(path) or not all(map(_is_same, given, path)):
@@ -46,7 +46,7 @@ def relation_of(given: Sequence[Turn], path: Sequence[Turn]) -> Relation:
     return "earlier" if given and path[len(given)].role == "user" else "other"
 
 
-def _is_same(given: Turn, held: Turn) -> bool:
+def _is_same(given: Utterance, held: Utterance) -> bool:
     if given.role != held.role:
         return False
     before, mark, _ = given.text.rpartition(PAUSE_MARK)
@@ -55,15 +55,15 @@ def _is_same(given: Turn, held: Turn) -> bool:
     return given.text.strip() == held.text.strip()  # some front ends trim what they show
 
 
-def _merged(messages: Iterable[tuple[str, str, int]]) -> list[Turn]:
-    turns: list[Turn] = []
+def _merged(messages: Iterable[tuple[str, str, int]]) -> list[Utterance]:
+    turns: list[Utterance] = []
     for role, text, index in messages:
         if role not in ("user", "assistant") or not text:
             continue
         if role == "assistant" and turns and turns[-1].role == role:
             turns[-1] = turns[-1]._replace(text=turns[-1].text + ROUND_SEPARATOR + text)
         else:
-            turns.append(Turn(role, text, index))
+            turns.append(Utterance(role, text, index))
     return turns
 
 

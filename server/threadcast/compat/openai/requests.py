@@ -96,14 +96,14 @@ class Result(msgspec.Struct, frozen=True):
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """A request, read. `content` is that of the last message, of the user, at the index `at`; None if the request ends
-    with `results`. `history` are the earlier messages in the form of `restore_messages`, and `places` their indexes in
+    with `results`. `history` are the earlier messages in the form of `restore_messages`, and `indexes` their places in
     the body. `named` is the id of the chat as the caller wrote it."""
 
     named: str | None
     content: object
     at: int
     history: list[JsonObject]
-    places: list[int]
+    indexes: list[int]
     results: list[Result]
     tools: list[DeclaredTool]
     params: JsonObject
@@ -179,7 +179,7 @@ def read_completions(body: bytes) -> Wish:
         content=last.content if is_user else None,
         at=last_at,
         history=[_restorable(message) for _, message in earlier],
-        places=[at for at, _ in earlier],
+        indexes=[at for at, _ in earlier],
         results=_results(earlier),
         tools=[] if asked.tool_choice == "none" else _tools(asked.tools or []),
         params=_params(asked),
