@@ -115,6 +115,11 @@ async def test_a_task_beside_a_conversation_leaves_no_chat(server: Process, clie
     brief = await client.chat.completions.with_raw_response.create(
         model="demo/echo", messages=[user("forget me")], store=False
     )
+    for _ in range(2):  # a chat that exists already is not deleted
+        await client.chat.completions.create(
+            model="demo/echo", messages=[user("stay")], store=False, metadata={"chat_id": "webui-1"}
+        )
+    assert "webui-1" in await listed(server)
     assert not {task.headers[HEADER], brief.headers[HEADER]} & set(await listed(server))
 
 

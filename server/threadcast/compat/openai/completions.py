@@ -41,6 +41,7 @@ from threadcast_protocol.wire.commands import (
     IdeToolResult,
     RestoreMessages,
     RetryFromIndex,
+    SetParams,
     UserMessage,
 )
 from threadcast_protocol.wire.errors import BadRequest, Conflict, NotFound, Refused, ThreadcastError
@@ -52,6 +53,9 @@ __all__ = ["CHAT_ID_HEADER", "chat_completions"]
 _log = structlog.get_logger()
 
 PATH = "/v1/chat/completions"
+STORE_KEY = "openai_store"
+"""The key of a thread's metadata that marks chats which a request with `store: false` has created."""
+
 CHAT_ID_HEADER = "X-Threadcast-Chat-Id"
 """The header of answers with the chat's id on this server."""
 
@@ -164,7 +168,7 @@ async def chat_completions(request: Request) -> Response:
             except Refused as refusal:
                 raise _in_body(refusal, command, wish) from None
 
-    kind = TemporaryAnswer if target.is_side or wish.is_temporary else RunAnswer
+    kind = TemporaryAnswer if _is_temporary(wish, target) else RunAnswer
     return kind(
         edge,
         principal,
@@ -179,6 +183,16 @@ async def chat_completions(request: Request) -> Response:
         is_tagged=True,
         more={CHAT_ID_HEADER: chat_id},
     )
+
+
+def _is_temporary(wish: Wish, target: Target) -> bool:
+    """Return whether the chat is deleted with the answer: one that this request creates, or that an earlier request
+    with `store: false` created. A chat of other clients is never deleted."""
+    if target.is_side:
+        return True
+    if target.state is None:
+        return wish.is_temporary
+    return wish.is_temporary and (target.state.thread.metadata or {}).get(STORE_KEY) is False
 
 
 def _detaches(request: Request, edge: Edge, wish: Wish) -> bool:
@@ -247,6 +261,9 @@ def _relation(wish: Wish, state: OwnerState) -> str:
 def _commands(wish: Wish, target: Target, params: JsonObject, request_id: str) -> list[Command]:
     """Return the commands of a request that ends with a message of the user."""
     commands: list[Command] = []
+    if target.state is None and wish.is_temporary:
+        patch = {"metadata": {STORE_KEY: False}}
+        commands.append(SetParams(client_request_id=f"{request_id}-store", patch=patch))
     state = target.state
     if state is None and wish.history:
         commands.append(RestoreMessages(client_request_id=f"{request_id}-history", messages=wish.history))
