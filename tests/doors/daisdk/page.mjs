@@ -55,10 +55,8 @@ function tell() {
   print({ status: state.status, length: length(), error: state.error?.message ?? null, requests, calls: calls.length })
 }
 
-const chat = new Chat({
-  id,
-  state,
-  transport: new DefaultChatTransport({
+const plain = () =>
+  new DefaultChatTransport({
     api,
     headers: options.headers,
     body: options.body,
@@ -66,7 +64,26 @@ const chat = new Chat({
       requests += 1
       return fetch(...of)
     },
-  }),
+  })
+
+/** Our transport, from the modules of our two packages. */
+async function ours() {
+  const { connect } = await import(options.ours.client)
+  const { ThreadcastTransport } = await import(options.ours.transport)
+  const transport = new ThreadcastTransport(connect({ url: new URL(api).origin }), options.body)
+  const send = transport.sendMessages.bind(transport)
+  transport.sendMessages = (of) => {
+    requests += 1
+    return send(of)
+  }
+  return transport
+}
+
+const transport = options.ours ? await ours() : plain()
+const chat = new Chat({
+  id,
+  state,
+  transport,
   onData: (part) => data.push(part),
   onToolCall: ({ toolCall }) => void calls.push(toolCall),
   sendAutomaticallyWhen: options.automatic
@@ -85,6 +102,16 @@ const actions = {
   show: () => print({ messages: state.messages, data, calls, status: state.status, requests }),
 }
 
+if (options.follows) {
+  transport.follow(id, {
+    setMessages: (messages) => {
+      state.messages = messages
+      print({ followed: messages.length })
+    },
+    resume: () => chat.resumeStream(),
+    isBusy: () => state.status === 'submitted' || state.status === 'streaming',
+  })
+}
 print({ ready: true })
 for await (const line of createInterface({ input: process.stdin })) {
   const { do: name, wait, ...rest } = JSON.parse(line)
