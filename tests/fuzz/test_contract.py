@@ -62,6 +62,10 @@ AI_SDK_BEYOND = re.compile("no message of the user|the id of a message has|a fil
 """Rules of the AI SDK's door that its schema cannot say: the last message of the user counts, ids are bounded in bytes,
 and files are data URLs."""
 
+RESPONSES_BEYOND = re.compile(r"\((input|items|text|tools|tool_choice|prompt|store|previous_response_id|\))")
+"""Places in bodies of Responses whose rules the schema does not say: items and tools of foreign types are open objects,
+and some fields are refused beside others."""
+
 Verdict: TypeAlias = tuple[bool, str]
 """Whether the server refused the body, and its message."""
 
@@ -81,6 +85,8 @@ def ask(client: httpx2.Client, path: str, asked: Asked) -> Verdict:
             assert answer.status_code < 500 or answer.status_code == 502, (answer.status_code, asked)
             return False, ""
         failure = httpx2.Response(answer.status_code, content=answer.read()).json()
+        if isinstance(told := failure.get("error"), dict):  # OpenAI's form
+            failure = {"detail": told["message"], "path": told["param"]}
         return True, f"{failure['detail']} ({failure.get('path', '')})"
 
 
@@ -88,6 +94,8 @@ def is_beyond_schema(operation_id: str, words: str) -> bool:
     if operation_id == "chatCompletions" and LAST_WORDS.search(words):
         return True
     if operation_id == "aiSdkChat" and AI_SDK_BEYOND.search(words):
+        return True
+    if operation_id in ("createResponse", "createConversation") and RESPONSES_BEYOND.search(words):
         return True
     # The document counts the bytes of a blob.
     return operation_id != "uploadBlob" and any(known in words for known in BEYOND_SCHEMA)

@@ -15,6 +15,7 @@ __all__ = ["BUILT", "door_routes"]
 
 BUILT: dict[DoorName, str] = {
     "openai": "threadcast.compat.openai.routes",
+    "responses": "threadcast.compat.responses.routes",
     "ai_sdk": "threadcast.compat.ai_sdk.routes",
 }
 """The module with the endpoints of each door."""

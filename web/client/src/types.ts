@@ -459,6 +459,17 @@ export interface ContinueMessage {
   priority?: boolean;
 }
 
+/** The conversation of a request, as an object. */
+export interface ConversationName {
+  id: string;
+}
+
+/** The body of `POST /v1/conversations`. */
+export interface ConversationRequest {
+  items?: JsonObject[] | null;
+  metadata?: { [key: string]: string } | null;
+}
+
 /** A decision about one paused tool call or preview, which `tool_call_id` or `payload_id` names. */
 export interface Decision {
   tool_call_id?: string | null;
@@ -981,6 +992,11 @@ export interface RawAnswer {
   dropped_actions_count?: number;
 }
 
+/** The wish for reasoning. */
+export interface Reasoning {
+  effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
+}
+
 /** The outcome of a posted command. `accepted` and `result` are those of the command's final ack, if the request waited for it; `status` is then applied, aborted or refused. */
 export interface Receipt {
   status: "aborted" | "accepted" | "applied" | "duplicate" | "refused";
@@ -1004,6 +1020,30 @@ export interface RemoveMessage {
   regenerate?: boolean;
   client_request_id: string;
   priority?: boolean;
+}
+
+/** The body of `POST /v1/responses`. `conversation` is a chat. */
+export interface ResponseRequest {
+  input: string | JsonObject[];
+  model?: string | null;
+  instructions?: string | null;
+  stream?: boolean | null;
+  background?: boolean | null;
+  store?: boolean | null;
+  conversation?: string | ConversationName | null;
+  previous_response_id?: string | null;
+  metadata?: { [key: string]: string } | null;
+  tools?: JsonObject[];
+  /** Any JSON. */
+  tool_choice?: unknown;
+  parallel_tool_calls?: boolean | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  max_output_tokens?: number | null;
+  reasoning?: Reasoning | null;
+  text?: JsonObject | null;
+  /** Any JSON. */
+  prompt?: unknown;
 }
 
 /** Fills this chat, which must be empty, with `messages` that a client has kept. */

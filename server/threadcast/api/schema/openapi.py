@@ -38,6 +38,8 @@ _PATH_PARAMETERS: dict[str, tuple[JsonObject, str]] = {
     "stream_id": (msgspec.json.schema(Id), "The name with which the stream was opened."),
     "client_request_id": (msgspec.json.schema(Id), "The id of the waiting command."),
     "run_id": (msgspec.json.schema(Id), "The run, as `runtime_updated` names it."),
+    "response_id": ({"type": "string"}, "The id of a response, as `createResponse` returns it."),
+    "conversation_id": ({"type": "string"}, "The id of a conversation, which is that of its chat."),
     "hash": ({"type": "string", "pattern": "^[0-9a-f]{64}$"}, "SHA-256 of the bytes, in lower-case hex."),
     "tool_name": (
         {"type": "string", "minLength": 1, "maxLength": NAME_MAX_CHARACTERS},

@@ -1,0 +1,1 @@
+"""OpenAI's Responses and Conversations, on the chats of this server."""

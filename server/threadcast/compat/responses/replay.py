@@ -1,0 +1,248 @@
+"""Finds a response in its chat's log, and follows it from there.
+
+A response is projected again from the beginning of its run, so that its frames have the same numbers at every process
+and after a takeover. The log holds at least the newest 2,000 events. If it no longer holds the beginning of a response,
+the response is made from its messages: with the same text, calls and end, in fewer frames.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.types import Receive, Scope, Send
+
+from threadcast.api.edge import Edge
+from threadcast.api.errors import STATUS_OF_CODE, answer
+from threadcast.api.run_watch import RunWatch
+from threadcast.chat.entries import FORMAT_VERSION
+from threadcast.chat.owner_state import OwnerState
+from threadcast.compat.base import RunSlice
+from threadcast.compat.responses.response_ids import ResponseId
+from threadcast.compat.responses.response_stream import ECHO, ResponseStream, error_object
+from threadcast.compat.run_answer import RunAnswer
+from threadcast.store.families import delete_family
+from threadcast.store.load import load_folded
+from threadcast_protocol.fold.state import ChatState
+from threadcast_protocol.framing.codec import decode_events
+from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning
+from threadcast_protocol.wire.errors import NotFound, Unavailable
+from threadcast_protocol.wire.events import (
+    Ack,
+    Event,
+    IdeToolRequired,
+    MessageAdded,
+    RuntimeUpdated,
+    StreamDelta,
+    StreamFinished,
+    StreamStarted,
+    ToolStatus,
+)
+from threadcast_protocol.wire.messages import JsonObject, Message, text_of
+from threadcast_protocol.wire.principal import Principal
+
+__all__ = ["Found", "ResponseAnswer", "ResponseSlice", "echo_of", "find_response"]
+
+
+INBOX_READ_MAX = 200
+"""The most commands that are looked through for one that is not taken yet: an inbox holds about 100 (PROTOCOL §18)."""
+
+
+class ResponseSlice(RunSlice):
+    """Finds the events of a response: those of the run that its message began, or those after the command that
+    continues a waiting run. `client_calls` are the calls of the run that a client was asked for before that command,
+    and `message` is the message that began the run."""
+
+    def __init__(self, own_id: ResponseId, run_id: str | None = None) -> None:
+        super().__init__(own_id.request_id, run_id)
+        self.client_calls: set[str] = set()
+        self.message: Message | None = None
+        self._own_id = own_id
+
+    def _look_for_run(self, event: Event) -> None:
+        super()._look_for_run(event)
+        match event:
+            case IdeToolRequired():
+                self.client_calls.add(event.tool_call_id)
+            case MessageAdded(message=message) if message.client_request_id == self._own_id.request_id:
+                self.message = message
+            case Ack(client_request_id=request_id, accepted=True) if request_id == self._own_id.request_id:
+                if self._own_id.kind == "n":
+                    self.run_id = self._open_run_id
+            case _:
+                pass
+
+
+class Found:
+    """A response that was found: its projection up to now, and the head of the log there."""
+
+    def __init__(self, stream: ResponseStream, run: ResponseSlice, state: OwnerState) -> None:
+        self.stream = stream
+        self.run = run
+        self.state = state
+
+
+def echo_of(message: Message | None) -> JsonObject:
+    """Return the fields of the request that began the response with this message."""
+    echo = message.context.get(ECHO) if message is not None else None
+    return echo if isinstance(echo, dict) else {}
+
+
+async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, starting_after: int = -1) -> Found:
+    """Return a response as it is now. `stream` has made its frames up to now.
+
+    Raises:
+        NotFound: the caller has no such response.
+        Unavailable: the store does not answer.
+    """
+    try:
+        await edge.own(own_id.chat_id, principal)
+    except NotFound:
+        raise NotFound("no such response") from None
+    # The inbox is read before the log, because a command leaves the inbox when it enters the log.
+    inbox = await edge.store.read_inbox(own_id.chat_id, INBOX_READ_MAX)
+    waits = any(f'"{own_id.request_id}"'.encode() in entry.body for entry in inbox)
+    state, _ = await load_folded(edge.store, own_id.chat_id, with_facts=False)
+    run, events, _ = await _read(edge, own_id)
+    found = next((each for each in state.nodes.values() if each.client_request_id == own_id.request_id), None)
+    waits = waits or _waits(state, own_id)
+    if own_id.kind == "s" and found is None and run.refusal is None and not waits:
+        raise NotFound("no such response")
+    if run.run_id is None and found is None and own_id.kind == "n" and not waits:
+        raise NotFound("no such response, or the log of its chat no longer has it")
+    if run.run_id is None and found is not None:
+        run, events = _of_messages(state, own_id, found)
+    stream = ResponseStream(own_id, echo_of(run.message or found), client_calls=set(run.client_calls))
+    if (message := run.message or found) is not None:
+        stream.show_input(message)
+    stream.begin()
+    if run.run_id is None and run.refusal is None:
+        stream.status = "queued"
+    for event in events:
+        stream.feed(event)
+    if run.refusal is not None:
+        stream.fail(*run.refusal)
+    if stream.answer_ids and not any(each in state.nodes for each in stream.answer_ids):
+        raise NotFound("no such response")
+    return Found(stream, run, state)
+
+
+def _waits(state: OwnerState, own_id: ResponseId) -> bool:
+    return any(item.client_request_id == own_id.request_id for item in state.runtime.queued_items)
+
+
+async def _read(edge: Edge, own_id: ResponseId) -> tuple[ResponseSlice, list[Event], str]:
+    """Return the events of a response that the log holds, and the head after them. Raises Unavailable."""
+    run, events, head = ResponseSlice(own_id), list[Event](), ""
+    page = await edge.store.read_log(own_id.chat_id)
+    while page:
+        for entry in page:
+            if (head and entry.before != head) or entry.version > FORMAT_VERSION:
+                raise Unavailable("the log of this chat changed while it was read; try again")
+            events += [event for event in decode_events(entry.events) if run.take(event)]
+            head = entry.head
+        page = await edge.store.read_log(own_id.chat_id, after=page[-1].entry_id)
+    return run, events, head
+
+
+def _of_messages(state: OwnerState, own_id: ResponseId, first: Message) -> tuple[ResponseSlice, list[Event]]:
+    """Return the events that messages of the tree stand for, if the log has lost the real ones."""
+    run = ResponseSlice(own_id, state.runtime.run_id or "ended")
+    run.message = first
+    events: list[Event] = []
+    at = first.message_id
+    children = {each.parent_id: each for each in state.nodes.values()}  # the newest answer wins
+    path = set(state.path)
+    children |= {each.parent_id: each for each in state.nodes.values() if each.message_id in path}
+    while (message := children.get(at)) is not None and message.role != "user":
+        at = message.message_id
+        events += _events_of(message, state)
+    is_open = not state.is_at_rest and at == (state.path[-1] if state.path else "")
+    if not is_open:
+        last = state.nodes[at]
+        outcome = {"error": "error", "abort": "aborted"}.get(last.finish_reason or "", "complete")
+        events.append(RuntimeUpdated(state="idle", outcome=outcome))
+    elif state.runtime.state in ("paused", "waiting_ide"):
+        events.append(RuntimeUpdated(state="waiting_ide"))
+    run.has_ended = not is_open
+    return run, events
+
+
+def _events_of(message: Message, state: OwnerState) -> list[Event]:
+    own = message.message_id
+    if message.role == "tool":
+        return [MessageAdded(message=message, index=0)]
+    if message.role != "assistant":
+        return []
+    events: list[Event] = [StreamStarted(message_id=own, model=message.model)]
+    if message.reasoning_content:
+        events.append(StreamDelta(message_id=own, ops=[AppendReasoning(message.reasoning_content)]))
+    if text := text_of(message.content):
+        events.append(StreamDelta(message_id=own, ops=[AppendContent(text)]))
+    events.append(StreamFinished(message_id=own, finish_reason=message.finish_reason or "stop", usage=message.usage))
+    waiting = {call.tool_call_id: call for call in state.runtime.ide_calls}
+    for index, call in enumerate(message.tool_calls):
+        name = call.function.name
+        if (asked := waiting.get(call.id)) is not None:
+            events.append(IdeToolRequired(tool_call_id=call.id, tool_name=name, args=asked.args))
+        else:
+            begun = ToolStatus(tool_call_id=call.id, name=name, message_id=own, index=index, status="running")
+            events.append(begun)
+    return events
+
+
+class _Replay:
+    """A watch whose first events are those that the log holds already."""
+
+    def __init__(self, events: Sequence[Event], watch: RunWatch) -> None:
+        self._events: Sequence[Event] | None = events
+        self._watch = watch
+
+    async def next(self, within_seconds: float) -> Sequence[Event]:
+        if self._events is not None:
+            events, self._events = self._events, None
+            return events
+        return await self._watch.next(within_seconds)
+
+
+class ResponseAnswer(RunAnswer):
+    """The answer that follows a response. With `replays`, it begins with the events that the log holds. With
+    `discards`, the chat is deleted when its run is over, because the client wants nothing stored."""
+
+    replays = False
+    discards = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await super().__call__(scope, receive, send)
+        if self.discards and self._run.is_over:
+            await delete_family(self._edge.store, self._chat_id, self._principal.id)
+
+    @asynccontextmanager
+    async def _following(self) -> AsyncIterator[tuple[ChatState | None, RunWatch]]:
+        store = self._edge.store
+        async with store.follow(self._chat_id) as log_messages:
+            events: list[Event] = []
+            head = ""
+            page = await store.read_log(self._chat_id)
+            while page:
+                for entry in page:
+                    events += decode_events(entry.events)
+                    head = entry.head
+                page = await store.read_log(self._chat_id, after=page[-1].entry_id)
+            watch = RunWatch(store, self._chat_id, log_messages, head)
+            yield None, _Replay(events, watch)  # type: ignore[misc]  # has the one method that is used
+
+    def _opened(self):  # type: ignore[no-untyped-def]  # as RunAnswer._opened
+        return self._following() if self.replays else super()._opened()
+
+    async def _tell_once(
+        self, scope: Scope, receive: Receive, send: Send, state: ChatState | None, watch: RunWatch
+    ) -> None:
+        projection = self._projection
+        async for _ in self._frames(state, watch):
+            pass
+        headers = {**self._more, "x-should-retry": "false"}
+        if (refusal := self._run.refusal) is not None:
+            status = STATUS_OF_CODE.get(refusal.code, 409)
+            told = error_object(refusal.code, refusal.message, None)
+            await answer(status, told, headers)(scope, receive, send)
+            return
+        await answer(200, projection.body(), self._more)(scope, receive, send)
