@@ -222,6 +222,25 @@ class Coder:
         note("forked", str(process.pid))
         await self.say(session, "Forked.")
 
+    async def editor(self, session: str, words: str) -> None:
+        """Read and write a file of the client, and run a command there."""
+        path = f"{self.cwd[session]}/src/a.txt"
+        await self.say(session, "I look. ")
+        try:
+            read = await self.client.read_text_file(session_id=session, path=path, line=2, limit=1)
+            await self.say(session, f"READ {read.content} ")
+            await self.client.write_text_file(session_id=session, path=path, content="new")
+        except acp.RequestError as wrong:
+            await self.say(session, f"FAILED {wrong} ")
+            return
+        made = await self.client.create_terminal(session_id=session, command="make", args=["-j2"])
+        if not words.endswith("leave"):
+            ended = await self.client.wait_for_terminal_exit(session_id=session, terminal_id=made.terminal_id)
+            said = await self.client.terminal_output(session_id=session, terminal_id=made.terminal_id)
+            await self.client.release_terminal(session_id=session, terminal_id=made.terminal_id)
+            await self.say(session, f"MADE {ended.exit_code} {said.output}")
+        await self.say(session, "Done.")
+
     async def slow(self, session: str, words: str) -> str:
         await self.say(session, "I begin. ")
         await self.cancelled.wait()

@@ -36,9 +36,10 @@ class ConfiguredAgent(Section, frozen=True):
     """acp: the folder in which each chat has a folder of its own. A relative path in threadcast.toml starts from that
     file. Unset: `workspaces/NAME` in `store.data_dir`."""
 
-    files: Literal["workspace", "none"] = "workspace"
-    """acp: how the agent reaches files. workspace: through the server, below the chat's folder. none: by itself, with
-    the rights of its user; the Gemini CLI needs it, because it cannot write new files through a server."""
+    files: Literal["workspace", "client", "none"] = "workspace"
+    """acp: how the agent reaches files. workspace: through the server, below the chat's folder. client: through the
+    client that watches the chat, such as an editor, which runs the agent's commands, too. none: by itself, with the
+    rights of its user; the Gemini CLI needs it, because it cannot write new files through a server."""
 
     mode: str = ""
     model: str = ""

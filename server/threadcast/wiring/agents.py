@@ -45,7 +45,7 @@ def _agent(name: str, wanted: ConfiguredAgent, settings: Settings) -> Agent:
             policies=dict(wanted.policies),
             mode=wanted.mode,
             model=wanted.model,
-            serves_files=wanted.files == "workspace",
+            files=wanted.files,
             idle_seconds=wanted.idle_seconds,
             silence_seconds=wanted.silence_seconds,
             user=programs_user_in(settings),

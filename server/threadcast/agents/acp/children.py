@@ -19,7 +19,7 @@ import structlog
 
 from threadcast.agents.acp.child import Child, ChildBroke
 from threadcast.agents.acp.prompts import Block, history_block, prompt_blocks
-from threadcast.agents.acp.session import Session
+from threadcast.agents.acp.session import Files, Session
 from threadcast.agents.acp.terminals import Terminals
 from threadcast.agents.acp.workspace import Workspace
 from threadcast.base.boundary import pass_on
@@ -45,8 +45,8 @@ _log = structlog.get_logger()
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """How the agent `name` is run. `env` are names of variables that it gets besides PATH, HOME, LANG and TMPDIR.
-    Each chat has a folder of its own below `workspace`. `mode` and `model` are set in new sessions. Without
-    `serves_files` the agent reads and writes files itself."""
+    Each chat has a folder of its own below `workspace`. `mode` and `model` are set in new sessions. `files`
+    says who serves files."""
 
     name: str
     command: Sequence[str]
@@ -56,7 +56,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = IDLE_SECONDS
     mode: str = ""
     model: str = ""
-    serves_files: bool = True
+    files: Files = "workspace"
 
 
 class _Known(msgspec.Struct):
@@ -151,7 +151,7 @@ class Children:
             self._processes = ProcessPool(user=program.user)
         shell = {name: value for name, value in env.items() if name not in program.env}
         terminals = Terminals(self._processes, f"{program.name}-{secrets.token_hex(8)}", workspace, shell)
-        session = Session(child, workspace, terminals, serves_files=program.serves_files)
+        session = Session(child, workspace, terminals, program.files)
         try:
             await session.initialize()
             known = self._read(chat_id)

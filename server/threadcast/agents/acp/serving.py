@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from threadcast.agents.acp.children import IDLE_SECONDS, Children, Program
+from threadcast.agents.acp.editor import editor_tools
+from threadcast.agents.acp.session import Files
 from threadcast.agents.acp.stream import KINDS, PromptStream
 from threadcast.custom_agents.agent import Agent
 from threadcast.custom_agents.context import AgentContext
@@ -57,7 +59,7 @@ def serve(
     policies: Mapping[str, Policy] | None = None,
     mode: str = "",
     model: str = "",
-    serves_files: bool = True,
+    files: Files = "workspace",
     idle_seconds: float = IDLE_SECONDS,
     silence_seconds: float = SILENCE_SECONDS,
     user: ProgramsUser | None = None,
@@ -66,8 +68,9 @@ def serve(
 
     The program gets the variables PATH, HOME, LANG and TMPDIR, and those named in `env`. Each chat has a folder below
     `workspace`. `policies` are those of ACP's kinds of calls (`stream.KINDS`), for the permissions that the agent asks
-    for; the default is `ask`. `mode` and `model` are set in each new session. The agent reads and writes files through
-    the server, below the chat's folder; without `serves_files` it does so itself. The program ends after `idle_seconds`
+    for; the default is `ask`. `mode` and `model` are set in each new session. `files` says who serves the files
+    that the agent asks for: the server, below the chat's folder; the client that watches, which then also runs the
+    agent's commands; or nobody, so that the agent reads and writes files itself. The program ends after `idle_seconds`
     without a prompt; `silence_seconds` is the longest time without a message of it during a prompt.
 
     Raises:
@@ -81,6 +84,8 @@ def serve(
         AgentTool(f"{name}_{kind}", description=DESCRIPTIONS[kind], policy=(policies or {}).get(kind, "ask"))
         for kind in KINDS
     ]
+    if files == "client":
+        tools += editor_tools(name)
     program = Program(
         name=name,
         command=list(command),
@@ -90,7 +95,7 @@ def serve(
         idle_seconds=idle_seconds,
         mode=mode,
         model=model,
-        serves_files=serves_files,
+        files=files,
     )
     function = _function(Children(program), name, silence_seconds)
     return serve_agent(function, name=name, title=title, description=description, tools=tools)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from acp.meta import PROTOCOL_VERSION
@@ -44,13 +44,14 @@ from pydantic import BaseModel, ValidationError
 
 from threadcast.agents.acp.child import Child, ChildBroke
 from threadcast.agents.acp.connection import INVALID_PARAMS, NOT_FOUND, Connection, RequestFailed, checked
+from threadcast.agents.acp.editor import EDITOR_CALLS_MAX, EditorCall, EditorFiles, EditorTerminals
 from threadcast.agents.acp.prompts import Block
 from threadcast.agents.acp.terminals import Terminals
 from threadcast.agents.acp.workspace import Workspace
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["Permission", "Session", "SessionEvent"]
+__all__ = ["Files", "Permission", "Session", "SessionEvent"]
 
 START_SECONDS = 60.0
 """Seconds for the agent's first answer, and for a new session: some agents ask their servers meanwhile."""
@@ -84,24 +85,29 @@ class Permission:
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
 
-SessionEvent: TypeAlias = BaseModel | Permission
-"""An update of the session, one of `acp.schema`, or a request for permission."""
+SessionEvent: TypeAlias = BaseModel | Permission | EditorCall
+"""An update of the session, one of `acp.schema`, or a request for people or for the client that watches."""
+
+Files: TypeAlias = Literal["workspace", "client", "none"]
+"""Who serves files: the server, below the chat's folder; the client that watches; or the agent itself."""
 
 
 class Session:
-    """A running agent. `seen` are the ids of the person's messages that the session has been prompted with. Without
-    `serves_files` the agent is told to read and write files itself."""
+    """A running agent. `seen` are the ids of the person's messages that the session has been prompted with. `files`
+    says who serves files and, for a client, terminals."""
 
-    def __init__(self, child: Child, workspace: Workspace, terminals: Terminals, *, serves_files: bool) -> None:
+    def __init__(self, child: Child, workspace: Workspace, terminals: Terminals, files: Files = "workspace") -> None:
         self._workspace = workspace
-        self._serves_files = serves_files
-        self.terminals = terminals
+        self._files = files
+        self._editor = EditorFiles(self._hand_over, workspace) if files == "client" else None
+        self._shell = terminals
+        self.terminals = terminals if files != "client" else EditorTerminals(self._hand_over, workspace)
         self._connection = Connection(child, self._request, self._update)
         self._events: asyncio.Queue[SessionEvent | None] = asyncio.Queue(EVENTS_WAITING_MAX)
         self._prompt: asyncio.Future[Any] | None = None
-        self._permissions: set[Permission] = set()
+        self._permissions: set[Permission | EditorCall] = set()
         self._updates_count = 0
-        self._permissions_count = 0
+        self._permissions_count = self._editor_count = 0
         self._is_cancelled = False
         self.able = AgentCapabilities()
         self.session_id = ""
@@ -117,7 +123,8 @@ class Session:
 
     async def initialize(self) -> None:
         """Agree on the protocol. Raises ModelFailed."""
-        files = FileSystemCapabilities(read_text_file=self._serves_files, write_text_file=self._serves_files)
+        has_files = self._files != "none"
+        files = FileSystemCapabilities(read_text_file=has_files, write_text_file=has_files)
         can = ClientCapabilities(fs=files, terminal=True)
         hello = InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
@@ -183,7 +190,7 @@ class Session:
 
     def prompt(self, blocks: Sequence[Block]) -> None:
         """Begin a prompt, whose events `next_event` returns."""
-        self._updates_count = self._permissions_count = 0
+        self._updates_count = self._permissions_count = self._editor_count = 0
         self._is_cancelled = False
         self._events = asyncio.Queue(EVENTS_WAITING_MAX)
         request = PromptRequest(session_id=self.session_id, prompt=list(blocks))
@@ -252,7 +259,7 @@ class Session:
 
     async def close(self) -> None:
         """End the agent's program and its terminals."""
-        await asyncio.gather(self._connection.close(), self.terminals.close())
+        await asyncio.gather(self._connection.close(), self.terminals.close(), self._shell.close())
 
     async def _update(self, params: Any, size: int) -> None:  # Any: JSON of the agent
         if self._prompt is None or self._prompt.done():
@@ -288,10 +295,15 @@ class Session:
                 return _json(RequestPermissionResponse(outcome=await self._permission(asked)))
             case "fs/read_text_file":
                 read = self._own(ReadTextFileRequest, params)
+                if self._editor is not None:
+                    return {"content": await self._editor.read(read.path, read.line, read.limit)}
                 return {"content": await asyncio.to_thread(self._workspace.read, read.path, read.line, read.limit)}
             case "fs/write_text_file":
                 write = self._own(WriteTextFileRequest, params)
-                await asyncio.to_thread(self._workspace.write, write.path, write.content)
+                if self._editor is not None:
+                    await self._editor.write(write.path, write.content)
+                else:
+                    await asyncio.to_thread(self._workspace.write, write.path, write.content)
                 return {}
             case "terminal/create":
                 return {"terminalId": await self.terminals.create(self._own(CreateTerminalRequest, params))}
@@ -336,6 +348,22 @@ class Session:
         if chosen is None:
             return DeniedOutcome(outcome="cancelled")
         return AllowedOutcome(outcome="selected", option_id=chosen)
+
+    async def _hand_over(self, call: EditorCall) -> str:
+        """Let the client that watches answer. Raises RequestFailed."""
+        self._editor_count += 1
+        if self._editor_count > EDITOR_CALLS_MAX:
+            raise RequestFailed(f"a prompt asks the client at most {EDITOR_CALLS_MAX:,} times", INVALID_PARAMS)
+        self._permissions.add(call)
+        try:
+            if not self._is_cancelled and self._prompt is not None and not self._prompt.done():
+                await self._put(call)
+                found = await call.answer
+                if found is not None:
+                    return found
+        finally:
+            self._permissions.discard(call)
+        raise RequestFailed(call.failed)
 
 
 def _json(model: BaseModel) -> JsonObject:

@@ -24,6 +24,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
+from threadcast.agents.acp.editor import EditorCall
 from threadcast.agents.acp.session import Permission, Session, SessionEvent
 from threadcast.custom_agents.pieces import Call, Reasoning, Usage
 from threadcast.custom_agents.seam import Approval, Payload, Seam
@@ -138,6 +139,7 @@ class PromptStream:
         self._next: SessionEvent | None = None
         self._messages_count = self._calls_count = 0
         self._calls: dict[str, _Call] = {}
+        self._handed_over: list[str] = []
         self._plan: JsonObject | None = None
         self._failed: ModelFailed | None = None
         self._decisions: set[asyncio.Task[None]] = set()
@@ -166,6 +168,8 @@ class PromptStream:
             if call.id and not call.is_reported:
                 call.is_reported = True
                 await self._seam.report(call.id, ToolResult(content=NO_RESULT, failed=True))
+        for call_id in self._handed_over:
+            await self._seam.report(call_id, ToolResult(content=NO_RESULT, failed=True))
 
     async def _peek(self) -> SessionEvent | None:
         if self._next is None:
@@ -192,6 +196,8 @@ class PromptStream:
                 await self._seam.status(f"mode {mode}")
             case Permission():
                 await self._ask(event)
+            case EditorCall():
+                await self._hand_over(event)
 
     async def _message(self) -> None:
         """Show the next message, with one call at most."""
@@ -363,6 +369,20 @@ class PromptStream:
         finally:
             if not permission.answer.done():
                 permission.answer.set_result(None)
+
+    async def _hand_over(self, asked: EditorCall) -> None:
+        """Show what the client is asked for, and wait for it meanwhile."""
+        self._messages_count += 1
+
+        async def pieces() -> AsyncIterator[object]:
+            yield Call(f"{self._name}_{asked.tool}", asked.arguments)
+
+        shown = await self._seam.message(f"m-{self._messages_count}", pieces)
+        call_id = shown.calls[0].id
+        self._handed_over.append(call_id)
+        task = asyncio.create_task(asked.carry_out(self._seam, call_id), name=f"acp client {call_id}")
+        self._decisions.add(task)  # cancelled by `show`
+        task.add_done_callback(self._decisions.discard)
 
 
 def _shortened(value: Any, max_bytes: int) -> Any:  # Any: JSON of the agent

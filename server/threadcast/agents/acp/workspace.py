@@ -100,6 +100,10 @@ class Workspace:
         with self._folder_of(f"{path}/x") as _:
             return str(self.root.joinpath(*self._parts(path)))
 
+    def relative(self, path: str) -> str:
+        """Return a path below this folder, from this folder on. Raises RequestFailed: it is not below."""
+        return "/".join(self._parts(path)) or "."
+
     def _parts(self, path: str) -> list[str]:
         whole = os.path.normpath(self.root / path)
         if "\0" in path or (whole != str(self.root) and not whole.startswith(f"{self.root}{os.sep}")):
