@@ -234,7 +234,9 @@ class Coder:
             await self.say(session, f"FAILED {wrong} ")
             return
         made = await self.client.create_terminal(session_id=session, command="make", args=["-j2"])
-        if not words.endswith("leave"):
+        if words.endswith("leave"):
+            await asyncio.Event().wait() if words.endswith("never leave") else await asyncio.sleep(0.5)
+        else:
             ended = await self.client.wait_for_terminal_exit(session_id=session, terminal_id=made.terminal_id)
             said = await self.client.terminal_output(session_id=session, terminal_id=made.terminal_id)
             await self.client.release_terminal(session_id=session, terminal_id=made.terminal_id)

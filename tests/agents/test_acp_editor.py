@@ -27,7 +27,11 @@ async def called(watcher: Watcher, name: str) -> IdeCall:
     """Wait until the agent asks the client for this tool."""
 
     def found(watcher: Watcher) -> list[IdeCall]:
-        return [] if watcher.state is None else [each for each in watcher.state.runtime.ide_calls if each.tool_name == name]
+        return (
+            []
+            if watcher.state is None
+            else [each for each in watcher.state.runtime.ide_calls if each.tool_name == name]
+        )
 
     await watcher.until(lambda w: bool(found(w)))
     return found(watcher)[0]

@@ -1,7 +1,7 @@
 """Google's API as the Gemini CLI asks it, as a program: `python -m tests.peers.gemini_model PORT DIRECTORY`.
 
 The last words of the person choose the answer. `write` calls the tool `write_file`, `wait` begins to speak and goes on
-for ever, other words are repeated. Each question to the model is a line of DIRECTORY/asked.
+for ever, other words are repeated. Each question is a line of DIRECTORY/asked: the words, and all that was given.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ async def model(request: Request) -> Response:
         return JSONResponse(told({"text": "{}"}))
     words = words_of(asked["contents"])
     with (Path(sys.argv[2]) / "asked").open("a") as file:
-        file.write(json.dumps([words, len(asked["contents"])]) + "\n")
+        file.write(json.dumps([words, json.dumps(asked["contents"])]) + "\n")
 
     async def stream() -> AsyncIterator[str]:
         async for each in answers(words):

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 from msgspec.structs import asdict, replace
 
-from threadcast.agent_loop.calls.gates import ask_meanwhile, question_about, run_or_answer, withdraw
+from threadcast.agent_loop.calls.gates import ask_meanwhile, question_about, run_or_answer, waits_for_client, withdraw
 from threadcast.agent_loop.durable.answers import write_message
 from threadcast.agent_loop.durable.asking import ask_question, question_of
 from threadcast.agent_loop.durable.calls import CallRunner, FrameworkCall, must_ask, run_framework_call
@@ -168,6 +168,13 @@ class DurableSeam:
     async def report(self, call_id: str, result: ToolResult) -> None:
         call = self._call(call_id)
         await self._known(call)
+
+        def answer_client_call(builder: EntryBuilder) -> None:
+            if waits_for_client(builder.state, call):
+                answer_call(builder, call, result.content, status="error" if result.failed else "done")
+
+        async with self._execution.operation(_key("report", call_id)) as (branch, _):
+            await self._execution.commit(branch, answer_client_call)
 
         async def carried_out(arguments: JsonObject, context: ToolContext) -> ToolResult:
             return result

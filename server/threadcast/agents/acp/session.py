@@ -223,6 +223,11 @@ class Session:
                     waiting.cancel()
         return None
 
+    async def until_ended(self) -> None:
+        """Wait until the agent has ended the prompt."""
+        if self._prompt is not None:
+            await asyncio.wait({self._prompt})
+
     def ended(self) -> PromptResponse:
         """Return how the prompt has ended. Raises ModelFailed."""
         prompt, self._prompt = self._prompt, None

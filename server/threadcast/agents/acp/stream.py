@@ -1,7 +1,7 @@
 """Shows one prompt of a coding agent in the chat: its text, its calls with their changes, its plan."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -150,6 +150,7 @@ class PromptStream:
         Raises:
             ModelFailed: the agent failed, was silent for too long, or has ended.
         """
+        self._own(self._take_back(), "end")
         try:
             while (event := await self._peek()) is not None:
                 if isinstance(event, AgentMessageChunk | AgentThoughtChunk):
@@ -168,8 +169,18 @@ class PromptStream:
             if call.id and not call.is_reported:
                 call.is_reported = True
                 await self._seam.report(call.id, ToolResult(content=NO_RESULT, failed=True))
+
+    async def _take_back(self) -> None:
+        """Answer what the client was asked for and the ended prompt waits for no more: the next message of the chat
+        would wait for it."""
+        await self._session.until_ended()
         for call_id in self._handed_over:
             await self._seam.report(call_id, ToolResult(content=NO_RESULT, failed=True))
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=f"acp {name}")
+        self._decisions.add(task)  # cancelled by `show`
+        task.add_done_callback(self._decisions.discard)
 
     async def _peek(self) -> SessionEvent | None:
         if self._next is None:
@@ -350,9 +361,7 @@ class PromptStream:
         if not call.id:
             await self._show(call)
         await self._show_changes(call)
-        task = asyncio.create_task(self._decide(call, call.id, permission), name=f"acp permission {call.id}")
-        self._decisions.add(task)  # cancelled by `show`
-        task.add_done_callback(self._decisions.discard)
+        self._own(self._decide(call, call.id, permission), f"permission {call.id}")
 
     async def _decide(self, call: _Call, call_id: str, permission: Permission) -> None:
         """Answer a permission. `call_id` is the shown call that people decide about."""
@@ -380,9 +389,7 @@ class PromptStream:
         shown = await self._seam.message(f"m-{self._messages_count}", pieces)
         call_id = shown.calls[0].id
         self._handed_over.append(call_id)
-        task = asyncio.create_task(asked.carry_out(self._seam, call_id), name=f"acp client {call_id}")
-        self._decisions.add(task)  # cancelled by `show`
-        task.add_done_callback(self._decisions.discard)
+        self._own(asked.carry_out(self._seam, call_id), f"client {call_id}")
 
 
 def _shortened(value: Any, max_bytes: int) -> Any:  # Any: JSON of the agent
