@@ -200,17 +200,6 @@ class Coder:
     async def many_updates(self, session: str, words: str) -> None:
         await self.say(session, *["word "] * 20)
 
-    async def late(self, session: str, words: str) -> None:
-        """Send an update after the prompt has ended."""
-
-        async def later() -> None:
-            await asyncio.sleep(0.05)
-            await self.say(session, "LATE ")
-            note("effects", "late")
-
-        self.later = asyncio.create_task(later())
-        await self.say(session, "In time.")
-
     async def silent(self, session: str, words: str) -> None:
         await self.say(session, "I think. ")
         await asyncio.Event().wait()

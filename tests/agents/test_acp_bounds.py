@@ -135,29 +135,6 @@ async def test_silence_ends_a_prompt(tmp_path: Path) -> None:
     assert failed.value.code == "timeout"
 
 
-async def test_an_update_after_the_end_of_a_prompt_is_not_shown(tmp_path: Path) -> None:
-    async with coders(tmp_path) as children:
-        session, blocks = await children.take("chat", asked("late"))
-        session.prompt(blocks)
-        first = [each async for each in _events(session)]
-        children.give_back("chat", session, is_usable=True)
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not (tmp_path / "effects").exists():
-                await asyncio.sleep(0.01)
-        messages = [*asked("late"), *asked("hello", "m2")]
-        again, blocks = await children.take("chat", messages)
-        assert again is session
-        session.prompt(blocks)
-        second = [each async for each in _events(session)]
-    assert (text_of(first), text_of(second)) == ("In time.", "Hello there")
-
-
-async def _events(session: Session) -> AsyncIterator[object]:
-    while (event := await session.next_event(DEADLINE_SECONDS)) is not None:
-        yield event
-    session.ended()
-
-
 # files
 
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from threadcast.agents.acp.calls import KINDS
 from threadcast.agents.acp.children import IDLE_SECONDS, Children, Program
 from threadcast.agents.acp.editor import editor_tools
 from threadcast.agents.acp.session import Files
-from threadcast.agents.acp.stream import KINDS, PromptStream
+from threadcast.agents.acp.stream import PromptStream
 from threadcast.custom_agents.agent import Agent
 from threadcast.custom_agents.context import AgentContext
 from threadcast.custom_agents.seam import AttemptCut
@@ -67,7 +68,7 @@ def serve(
     """Serve the program `command` under the profile `name`.
 
     The program gets the variables PATH, HOME, LANG and TMPDIR, and those named in `env`. Each chat has a folder below
-    `workspace`. `policies` are those of ACP's kinds of calls (`stream.KINDS`), for the permissions that the agent asks
+    `workspace`. `policies` are those of ACP's kinds of calls (`calls.KINDS`), for the permissions that the agent asks
     for; the default is `ask`. `mode` and `model` are set in each new session. `files` says who serves the files
     that the agent asks for: the server, below the chat's folder; the client that watches, which then also runs the
     agent's commands; or nobody, so that the agent reads and writes files itself. The program ends after `idle_seconds`

@@ -24,6 +24,7 @@ from acp.schema import (
     ToolCallUpdate,
 )
 
+from threadcast.agents.acp.calls import RESULT_MAX_CHARACTERS, TITLE_MAX_CHARACTERS, AgentCall
 from threadcast.agents.acp.editor import EditorCall
 from threadcast.agents.acp.session import Permission, Session, SessionEvent
 from threadcast.custom_agents.pieces import Call, Reasoning, Usage
@@ -32,23 +33,16 @@ from threadcast.tools.base import ToolResult
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["CALLS_MAX", "KINDS", "PromptStream"]
-
-KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other")
-"""The kinds of calls (ACP, `ToolKind`)."""
+__all__ = ["CALLS_MAX", "PromptStream"]
 
 CALLS_MAX = 500
 """The most calls in one prompt, as many as tools that an agent may declare."""
-
-INPUT_MAX_BYTES = 65_536
-"""The most bytes of a call's own input that people are shown; every snapshot contains it."""
 
 OPEN_CALLS_MAX_BYTES = 33_554_432
 """The most bytes that the agent may tell about its open calls: two of the longest lines. They are in memory."""
 
 CALL_ID_MAX_CHARACTERS = 1_000
 
-RESULT_MAX_CHARACTERS = 64_000
 CHANGE_MAX_CHARACTERS = 100_000
 """The longest text of a file, before or after, in a shown change: a payload has at most 256,000 bytes."""
 
@@ -56,8 +50,6 @@ CHANGES_MAX = 20
 """The most shown changes of one call; its result names all files."""
 
 ENTRIES_MAX = 200
-TITLE_MAX_CHARACTERS = 500
-LOCATIONS_MAX = 50
 
 NO_RESULT = "The agent has not told the result of this call."
 ASKED_AGAIN = "The agent has changed this call before it asked for permission; the next call is the one it asks about."
@@ -66,66 +58,6 @@ EDITED = "The agent cannot carry out other arguments than its own, so the edited
 _OPTIONS: dict[bool, tuple[str, str]] = {True: ("allow_once", "allow_always"), False: ("reject_once", "reject_always")}
 """The options by preference. A decision that holds for good is remembered in the chat, where people can take it back,
 so the agent is asked again and answered at once."""
-
-
-class _Call:
-    """A call of the agent, as its updates have described it. `id` is its id in the chat, "" until it is shown."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.title = ""
-        self.kind = "other"
-        self.status = "pending"
-        self.input: Any = None  # Any: JSON
-        self.output: Any = None  # Any: JSON
-        self.locations: list[str] = []
-        self.content: list[Any] = []  # Any: the three kinds of content of a call
-        self.id = ""
-        self.shown: JsonObject = {}
-        self.shown_kind = ""
-        self.content_bytes = 0
-        self.is_begun = False
-        self.is_reported = False
-
-    def take(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> None:
-        self.title = update.title[:TITLE_MAX_CHARACTERS] if update.title is not None else self.title
-        self.kind = update.kind or self.kind
-        self.status = update.status or self.status
-        if update.raw_input is not None:
-            self.input = _shortened(update.raw_input, INPUT_MAX_BYTES)
-        if update.raw_output is not None:
-            self.output = _shortened(update.raw_output, RESULT_MAX_CHARACTERS)
-        if update.locations is not None:
-            self.locations = [_location(each.path, each.line) for each in update.locations[:LOCATIONS_MAX]]
-        if update.content is not None:
-            self.content = list(update.content)
-            self.content_bytes = sum(len(each.model_dump_json()) for each in self.content)
-
-    def forget(self) -> None:
-        """Drop what was needed until the call's result was shown."""
-        self.input = self.output = None
-        self.content, self.content_bytes = [], 0
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether the call is another one than people were shown."""
-        return self.shown != self.arguments() or self.shown_kind != self.kind
-
-    @property
-    def is_described(self) -> bool:
-        """Whether people can be shown what the call does; many agents begin a call before its input is known."""
-        return self.input is not None or self.status != "pending"
-
-    def arguments(self) -> JsonObject:
-        found: JsonObject = {"title": self.title}
-        if self.locations:
-            found["locations"] = self.locations
-        if self.input is not None:
-            found["input"] = self.input
-        return found
-
-    def changes(self) -> list[FileEditToolCallContent]:
-        return [each for each in self.content if isinstance(each, FileEditToolCallContent)]
 
 
 class PromptStream:
@@ -138,7 +70,7 @@ class PromptStream:
         self._silence_seconds = silence_seconds
         self._next: SessionEvent | None = None
         self._messages_count = self._calls_count = 0
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, AgentCall] = {}
         self._handed_over: list[str] = []
         self._plan: JsonObject | None = None
         self._failed: ModelFailed | None = None
@@ -222,7 +154,7 @@ class PromptStream:
             await self._update(call)
         await self._show_plan()
 
-    def _waiting_call(self) -> _Call | None:
+    def _waiting_call(self) -> AgentCall | None:
         return next((call for call in self._calls.values() if call.shown and not call.id), None)
 
     async def _pieces(self) -> AsyncIterator[object]:
@@ -264,25 +196,25 @@ class PromptStream:
         known = self._calls.get(event.tool_call_id[:CALL_ID_MAX_CHARACTERS])
         return known is not None and bool(known.id)
 
-    def _described(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> _Call:
+    def _described(self, update: ToolCallStart | ToolCallProgress | ToolCallUpdate) -> AgentCall:
         """Return the call of an update. Raises ModelFailed: the agent makes too many calls."""
         call_id = update.tool_call_id[:CALL_ID_MAX_CHARACTERS]
         call = self._calls.get(call_id)
         if call is None or (call.is_reported and isinstance(update, ToolCallStart)):
             if self._calls_count >= CALLS_MAX:  # an agent may use one id for all
                 raise ModelFailed("limit", f"The agent made more than {CALLS_MAX} calls in one prompt.")
-            call = self._calls[call_id] = _Call(self._calls_count)
+            call = self._calls[call_id] = AgentCall(self._calls_count)
             self._calls_count += 1
         call.take(update)
         if sum(each.content_bytes for each in self._calls.values()) > OPEN_CALLS_MAX_BYTES:
             raise ModelFailed("limit", f"The agent's open calls have more than {OPEN_CALLS_MAX_BYTES:,} bytes.")
         return call
 
-    def _piece_of(self, call: _Call) -> Call:
+    def _piece_of(self, call: AgentCall) -> Call:
         call.shown, call.shown_kind = call.arguments(), call.kind
         return Call(f"{self._name}_{call.kind}", call.shown)
 
-    async def _show(self, call: _Call) -> None:
+    async def _show(self, call: AgentCall) -> None:
         self._messages_count += 1
 
         async def pieces() -> AsyncIterator[object]:
@@ -291,7 +223,7 @@ class PromptStream:
         shown = await self._seam.message(f"m-{self._messages_count}", pieces)
         call.id = shown.calls[0].id
 
-    async def _update(self, call: _Call) -> None:
+    async def _update(self, call: AgentCall) -> None:
         """Show what is new of a call."""
         if not call.id:
             if not call.is_described:
@@ -310,12 +242,12 @@ class PromptStream:
         elif text := self._content(call):
             await self._seam.progress(call.id, text[-2_000:])
 
-    async def _begin(self, call: _Call) -> None:
+    async def _begin(self, call: AgentCall) -> None:
         if not call.is_begun:
             call.is_begun = True
             await self._seam.begin_call(call.id)
 
-    async def _show_changes(self, call: _Call) -> None:
+    async def _show_changes(self, call: AgentCall) -> None:
         for number, change in enumerate(call.changes()[:CHANGES_MAX]):
             before, after = change.old_text, change.new_text
             if max(len(before or ""), len(after)) > CHANGE_MAX_CHARACTERS:
@@ -329,7 +261,7 @@ class PromptStream:
         if self._plan is not None and await self._seam.show("plan", Payload("plan", self._plan, "Plan")):
             self._plan = None
 
-    def _content(self, call: _Call) -> str:
+    def _content(self, call: AgentCall) -> str:
         parts: list[str] = []
         for each in call.content:
             match each:
@@ -341,7 +273,7 @@ class PromptStream:
                     parts.append(f"Changed {path}")
         return "\n".join(part for part in parts if part)[:RESULT_MAX_CHARACTERS]
 
-    def _result(self, call: _Call) -> str:
+    def _result(self, call: AgentCall) -> str:
         if text := self._content(call):
             return text
         if call.output is None:
@@ -363,7 +295,7 @@ class PromptStream:
         await self._show_changes(call)
         self._own(self._decide(call, call.id, permission), f"permission {call.id}")
 
-    async def _decide(self, call: _Call, call_id: str, permission: Permission) -> None:
+    async def _decide(self, call: AgentCall, call_id: str, permission: Permission) -> None:
         """Answer a permission. `call_id` is the shown call that people decide about."""
         try:
             approval = await self._seam.approve(call_id, must_ask=False)
@@ -392,13 +324,7 @@ class PromptStream:
         self._own(asked.carry_out(self._seam, call_id), f"client {call_id}")
 
 
-def _shortened(value: Any, max_bytes: int) -> Any:  # Any: JSON of the agent
-    """Return a JSON value, or the beginning of its text if it is longer."""
-    encoded = msgspec.json.encode(value)
-    return value if len(encoded) <= max_bytes else f"{encoded[:max_bytes].decode(errors='ignore')} …"
-
-
-def _is_edited(approval: Approval, call: _Call) -> bool:
+def _is_edited(approval: Approval, call: AgentCall) -> bool:
     return approval.arguments is not None and approval.arguments != call.shown
 
 
@@ -421,7 +347,3 @@ def _text_of(content: Any) -> str:  # Any: a content block
             return text
     kind: Literal["image", "audio", "resource"] = content.type
     return f"[{kind}]"
-
-
-def _location(path: str, line: int | None) -> str:
-    return f"{path[:TITLE_MAX_CHARACTERS]}{'' if line is None else f':{line}'}"
