@@ -64,9 +64,10 @@ def alive(server: Process) -> None:
 
 
 def failure_of(status: int, body: bytes, content_type: str | None) -> JsonObject:
-    """Our one form of an error (PROTOCOL §1), with a code of §17."""
+    """Our one form of an error (PROTOCOL §1), or that of a door's wire around it, with a code of §17."""
     assert 400 <= status < 500, (status, body[:500])
     assert content_type == "application/json", (status, content_type, body[:500])
     failure: JsonObject = json.loads(body)
-    assert failure["code"] in CODES and failure["detail"], failure
+    told = failure["error"] if isinstance(failure.get("error"), dict) else failure
+    assert told["code"] in CODES and (told.get("detail") or told["message"]), failure
     return failure

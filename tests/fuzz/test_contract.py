@@ -55,8 +55,11 @@ BEYOND_SCHEMA = {
 }
 """Words of refusals that JSON Schema cannot express, each with the reason."""
 
-LAST_WORDS = re.compile(r"/messages/\d+/content")
-"""`chatCompletions` reads the content of the last message with the role user alone, which JSON Schema cannot name."""
+COMPLETIONS_BEYOND = re.compile(
+    r"messages[./]\d+[./](content|tool_call_id)|messages must end|tools[./]\d+[./]|each call needs a result|"
+    r"as this server"
+)
+"""Rules of `chatCompletions` that its schema cannot say: what a message has by its role, and how a history ends."""
 
 AI_SDK_BEYOND = re.compile("no message of the user|the id of a message has|a file must be a data URL")
 """Rules of the AI SDK's door that its schema cannot say: the last message of the user counts, ids are bounded in bytes,
@@ -91,7 +94,7 @@ def ask(client: httpx2.Client, path: str, asked: Asked) -> Verdict:
 
 
 def is_beyond_schema(operation_id: str, words: str) -> bool:
-    if operation_id == "chatCompletions" and LAST_WORDS.search(words):
+    if operation_id == "chatCompletions" and COMPLETIONS_BEYOND.search(words):
         return True
     if operation_id == "aiSdkChat" and AI_SDK_BEYOND.search(words):
         return True

@@ -152,7 +152,9 @@ def test_every_error_answer_has_the_one_form() -> None:
     for path, operation, _ in _operations():
         for status, answer in operation["responses"].items():
             if int(status) >= 400 and path != "/readyz" and status != "502":
-                assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Failure"}
+                is_of_door = operation["tags"] == ["doors"]  # another server's form
+                wanted = {"type": "object"} if is_of_door else {"$ref": "#/components/schemas/Failure"}
+                assert answer["content"]["application/json"]["schema"] == wanted, path
 
 
 # --- the words

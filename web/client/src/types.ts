@@ -333,9 +333,8 @@ export type Command = UserMessage | RetryFromIndex | Regenerate | Abort | SetPar
 
 /** A message of the conversation. Texts of the roles system and developer are instructions of this request. */
 export interface CompletionsMessage {
-  role: string;
-  /** Any JSON. */
-  content?: unknown;
+  role: "assistant" | "developer" | "system" | "tool" | "user";
+  content?: string | JsonObject[] | null;
   tool_calls?: JsonObject[] | null;
   tool_call_id?: string | null;
 }

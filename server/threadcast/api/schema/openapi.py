@@ -125,7 +125,9 @@ def _described(route: Endpoint, kinds: _Kinds) -> JsonObject:
     operation = route.operation
     failures = {**operation.errors, **({} if operation.is_open else _UNAUTHORIZED)}
     responses = {str(status): _answer(answer, kinds) for status, answer in operation.answers.items()}
-    responses |= {str(status): _failure(status, told) for status, told in failures.items()}
+    responses |= {
+        str(status): _failure(status, told, operation.error_form is not None) for status, told in failures.items()
+    }
     described: JsonObject = {
         "operationId": operation.operation_id,
         "tags": [operation.tag],
@@ -162,8 +164,9 @@ def _answer(answer: Answer, kinds: _Kinds) -> JsonObject:
     return {"description": answer.description, "content": content}
 
 
-def _failure(status: int, description: str) -> JsonObject:
-    body = {"schema": {"$ref": REF.format(name="Failure")}}
+def _failure(status: int, description: str, has_own_form: bool) -> JsonObject:
+    """Return an error answer; with `has_own_form` its body has the form of another server."""
+    body = {"schema": {"type": "object"} if has_own_form else {"$ref": REF.format(name="Failure")}}
     answer: JsonObject = {"description": description, "content": {"application/json": body}}
     return answer | ({"headers": _RETRY_AFTER} if status in (429, 503) else {})
 

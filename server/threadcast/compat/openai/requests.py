@@ -1,7 +1,7 @@
 """The body of `POST /v1/chat/completions`, read into a `Wish`. All functions are pure."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -25,8 +25,8 @@ MESSAGES_MAX_COUNT = 10_000
 class CompletionsMessage(msgspec.Struct, frozen=True):
     """A message of the conversation. Texts of the roles system and developer are instructions of this request."""
 
-    role: str
-    content: object = None
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[JsonObject] | None = None
     tool_calls: list[JsonObject] | None = None
     tool_call_id: str | None = None
 
@@ -164,9 +164,6 @@ def read_completions(body: bytes) -> Wish:
         if value is not None and not any(type(value) is type(each) and value == each for each in accepted):
             raise BadRequest(f"{key}: this server does not support the value; leave {key} out", path=f"/{key}")
     turns = [(at, message) for at, message in enumerate(asked.messages) if message.role not in ("system", "developer")]
-    for at, message in turns:
-        if message.role not in ("user", "assistant", "tool"):
-            raise BadRequest("role: must be system, developer, user, assistant or tool", path=f"/messages/{at}/role")
     if not turns or turns[-1][1].role == "assistant":
         raise BadRequest("messages must end with a user message, or with results of tools", path="/messages")
     last_at, last = turns[-1]
