@@ -27,9 +27,12 @@ _PAGE = {"/", "/c/{chat_id}", "/diagram", "/favicon.svg", "/assets", "/pages"}
 """Routes of the page, which have the same answer for everybody."""
 
 _QUERIES = ("chat_id", "parent_id", "stream_id", "cursor", "at", "from", "q", "presence", "limit", "state", "view")
-_QUERIES_OF_SERVER = ("mode", "scope", "on_disconnect")
+_QUERIES_OF_SERVER = ("mode", "scope", "on_disconnect", "stream", "starting_after", "after", "order")
 _HEADERS = ("Prefer", "Last-Event-ID", "Threadcast-Forward-Authorization")
-_PATHS = ("chat_id", "chat_id:chat", "hash", "run_id", "tool_name", "client_request_id", "stream_id")
+_PATHS = (
+    *("chat_id", "chat_id:chat", "chat_id:path", "hash", "run_id", "tool_name", "client_request_id", "stream_id"),
+    *("conversation_id", "response_id", "model:path"),
+)
 
 _EVIL_PATHS = (".", "..", "%2e%2e", "%2e%2e%2f", "%00", "*", "%0d%0aSet-Cookie:a=b", "{}", "-", "feed", "import")
 
@@ -248,6 +251,15 @@ class Attempts:
     def _answer(self) -> bytes:
         return json.dumps({"tool_call_id": self.value("tool_call_id"), "accepted": True, "input_hash": "x"}).encode()
 
+    def _response(self) -> bytes:
+        chat_id = self.chat()
+        place = self._random.choice([{"conversation": chat_id}, {"previous_response_id": f"resp_x_{chat_id}"}])
+        return json.dumps({"model": "demo/echo", "input": self.text(), **place}).encode()
+
+    def _ui_message(self) -> bytes:
+        message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": self.text()}]}
+        return json.dumps({"id": self.chat(), "messages": [message], "trigger": "submit-message"}).encode()
+
     def _one_shot(self) -> bytes:
         chat_id, text = self.chat(), self.text()
         body: JsonObject = {
@@ -326,4 +338,7 @@ _BODIES: Mapping[str, Callable[[Attempts], bytes]] = {
     "agentChat": Attempts._one_shot,
     "pageChat": Attempts._one_shot,
     "chatCompletions": Attempts._one_shot,
+    "createResponse": Attempts._response,
+    "createConversation": lambda a: b"{}",
+    "aiSdkChat": Attempts._ui_message,
 }
