@@ -15,7 +15,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("ERR-5")]
 PATHS: dict[str, JsonObject] = json.loads((ROOT / "protocol/schema/openapi.json").read_text())["paths"]
 KEPT_BY_NOBODY = ("no-store", "nosniff")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-STREAMS = {"/v1/chats/subscribe", "/v1/chats/feed", "/v1/sidebar/subscribe"}
+STREAMS = {
+    *("/v1/chats/subscribe", "/v1/chats/feed", "/v1/sidebar/subscribe"),
+    "/v1/responses/{response_id}",
+}
 
 
 def allowed_at(path: str) -> set[str]:
