@@ -16,6 +16,7 @@ from langgraph.types import Command
 
 from threadcast.agents.langgraph.saver import JournalSaver, dumps, loads
 from threadcast.agents.langgraph.shown import arguments_of, digest, show_call
+from threadcast.agents.langgraph.stream import all_shown, tell_end
 from threadcast.custom_agents.errors import CallDenied, CallFailed, OutcomeUnknown
 from threadcast.custom_agents.seam import CallReturn, NotFinished, Seam, ShownCall
 from threadcast.tools.agent_tool import AgentTool
@@ -129,6 +130,7 @@ class RunNodes:
 
         async def run(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> ToolMessage | Command[Any]:
             call = request.tool_call
+            await all_shown()
             shown = self.calls.get(call["id"] or "")
             if shown is None or not self._is_same(shown, call):
                 shown = await show_call(
@@ -182,16 +184,18 @@ class _Node(Runnable[Any, Any]):
         raise NotImplementedError("a served graph runs asynchronously")
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        task = str(((config or {}).get("metadata") or {}).get("langgraph_checkpoint_ns", self.name))
         async with self._seam.working():
-            if not self._is_once:
-                return await self._bound.ainvoke(input, config, **kwargs)
-            key = f"node {((config or {}).get('metadata') or {}).get('langgraph_checkpoint_ns', self.name)}"[-190:]
-            begun = await self._begin(key)
+            key = f"node {task}"[-190:]
+            begun = await self._begin(key) if self._is_once else 0
             try:
                 return await self._bound.ainvoke(input, config, **kwargs)
             except Exception:  # it asks something, or has failed: how it ended is known
-                await self._seam.put(key, -begun)
+                if begun:
+                    await self._seam.put(key, -begun)
                 raise
+            finally:
+                tell_end(task)
 
     async def _begin(self, key: str) -> int:
         """Record that the node begins, or ask whether it may run again. Returns how often it has begun.

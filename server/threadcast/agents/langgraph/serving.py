@@ -155,7 +155,7 @@ class _Run:
             given,
             self._config,
             context=self._context,
-            stream_mode=["messages", "custom", "updates"],
+            stream_mode=["messages", "custom"],
             subgraphs=True,
             durability="sync",
         )

@@ -4,12 +4,15 @@ Messages of parallel nodes arrive mixed. One is shown as it streams, and the oth
 task of its node, which is the same when the node runs again after a crash.
 """
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langgraph.config import get_stream_writer
 
 from threadcast.agents.langgraph.history import pieces_in, usage_of
 from threadcast.custom_agents.pieces import DATA_MAX_BYTES, Call, Data
@@ -18,13 +21,44 @@ from threadcast.tools.base import ToolResult
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.mending import mended_json
 
-__all__ = ["WAITING_MAX", "GraphStream"]
+__all__ = ["WAITING_MAX", "GraphStream", "all_shown", "tell_end"]
 
 WAITING_MAX = 50_000
 """The most events that wait while another message is shown."""
 
 Event = tuple[tuple[str, ...], str, Any]
 """The namespace of a subgraph, the stream mode, and what is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NodeEnded:
+    """Told after the last event of a node's task."""
+
+    task: str
+
+    def has(self, task: str) -> bool:
+        """Return whether a task is this one or a part of it."""
+        return task == self.task or task.startswith(f"{self.task}|")
+
+
+@dataclass(frozen=True, slots=True)
+class _Barrier:
+    """Set when all that the graph told before it is shown."""
+
+    passed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def tell_end(task: str) -> None:
+    """Tell, from within a node, that the node's task has ended."""
+    get_stream_writer()(_NodeEnded(task))
+
+
+async def all_shown() -> None:
+    """Wait, within a node, until all that the graph has told so far is shown. A node of a subgraph may begin earlier:
+    a subgraph does not wait for the reader of the stream."""
+    barrier = _Barrier()
+    get_stream_writer()(barrier)
+    await barrier.passed.wait()
 
 
 class GraphStream:
@@ -47,7 +81,9 @@ class GraphStream:
         """Show all events. Raises ModelFailed: too many wait."""
         while (event := await self._next()) is not None:
             namespace, mode, told = event
-            if mode == "custom":
+            if isinstance(told, _Barrier):
+                told.passed.set()
+            elif mode == "custom" and not isinstance(told, _NodeEnded):
                 await self._emit(told)
             elif mode == "messages":
                 await self._enter("/".join(each.partition(":")[0] for each in namespace))
@@ -80,7 +116,7 @@ class GraphStream:
         async def pieces() -> AsyncIterator[object]:
             nonlocal is_asked
             is_asked = True
-            async for chunk in self._chunks(first, message.id):
+            async for chunk in self._chunks(first, message.id, task):
                 whole.append(chunk)
                 for piece in pieces_in(chunk.content):
                     yield piece
@@ -89,7 +125,7 @@ class GraphStream:
 
         shown = await self._seam.message(key, pieces)
         if not is_asked:  # a finished message of a node that was cut, and runs again
-            whole += [chunk async for chunk in self._chunks(first, message.id)]
+            whole += [chunk async for chunk in self._chunks(first, message.id, task)]
             again = _ends(whole, self._prefix)
             text = "".join(piece for chunk in whole for piece in pieces_in(chunk.content) if isinstance(piece, str))
             calls = [each for each in again if isinstance(each, Call)]
@@ -108,8 +144,8 @@ class GraphStream:
         for call in shown.calls:
             self._calls[call.own_id] = call  # a model may use an id again
 
-    async def _chunks(self, first: Event, message_id: str | None) -> AsyncIterator[AIMessage]:
-        """Yield the chunks of one message. Other events wait."""
+    async def _chunks(self, first: Event, message_id: str | None, task: str) -> AsyncIterator[AIMessage]:
+        """Yield the chunks of one message, at most to the end of its node's task. Other events wait."""
         event: Event | None = first
         others: list[Event] = []
         while event is not None:
@@ -121,7 +157,7 @@ class GraphStream:
                     break
             else:
                 others.append(event)
-                if mode == "updates" and any(_has_message(update, message_id) for update in _updates(told)):
+                if isinstance(told, _NodeEnded) and told.has(task):
                     break
                 if len(others) > WAITING_MAX:
                     raise ModelFailed("limit", f"More than {WAITING_MAX:,} events of the graph wait to be shown.")
@@ -155,14 +191,3 @@ def _ends(chunks: list[AIMessage], prefix: str) -> list[object]:
     usage = usage_of(whole)
     calls = [Call(prefix + call["name"], call["args"], call["id"]) for call in whole.tool_calls]
     return [*calls, *([usage] if usage is not None else []), Recorded(True)]
-
-
-def _updates(told: Any) -> list[Any]:  # Any: what nodes have written
-    return list(told.values()) if isinstance(told, dict) else []
-
-
-def _has_message(update: Any, message_id: str | None) -> bool:
-    """Return whether a node's update has the message, which has then ended."""
-    messages = update.get("messages") if isinstance(update, dict) else None
-    found = messages if isinstance(messages, list) else [messages]
-    return any(getattr(each, "id", None) == message_id for each in found)
