@@ -191,19 +191,31 @@ async def test_stalled_bodies_hold_a_bounded_number_of_bytes(tmp_path: Path, pat
         assert (await say(server, "c2", "a", "hello")).status_code == 202
 
 
+async def test_a_body_has_its_room_from_its_beginning_and_keeps_others_of_its_caller_out_but_nobody_else(
+    tmp_path: Path,
+) -> None:
+    async with bounded(tmp_path, bodies_per_principal_bytes=3 * MIB, bodies_max_bytes=3 * MIB) as (server, client):
+        async with stalled(server, "/v1/chats/c1/blobs", 2 * MIB, 65_536, ANN):
+            await eventually(lambda: _bytes_in_flight(client, 65_536))
+            status, body = await upload(client, "c2", os.urandom(2 * MIB))
+            assert (status, body["code"]) == (429, "rate_limited"), body
+            assert (await upload(client, "bobs", os.urandom(2 * MIB), BOB))[0] == 201
+        await eventually(lambda: _bytes_in_flight(client, 0))
+        assert (await upload(client, "c2", os.urandom(2 * MIB)))[0] == 201
+
+
+async def _bytes_in_flight(client: httpx2.AsyncClient, expected: int) -> bool:
+    counts = (await client.get("/metrics", headers=ANN)).text
+    return float(counts.partition("\nthreadcast_body_bytes_inflight ")[2].partition("\n")[0]) == expected
+
+
 async def test_the_bodies_of_all_callers_together_are_bounded_and_given_back(tmp_path: Path) -> None:
     async with bounded(tmp_path, bodies_max_bytes=4 * MIB, bodies_per_principal_bytes=3 * MIB) as (server, client):
         async with (
             stalled(server, "/v1/chats/c1/blobs", 3 * MIB, 2 * MIB, ANN),
-            stalled(server, "/v1/chats/c1/blobs", 3 * MIB, 2 * MIB - 65_536, BOB),
+            stalled(server, "/v1/chats/c1/blobs", 2 * MIB, 2 * MIB - 65_536, BOB),
         ):
-
-            async def are_read() -> bool:
-                counts = (await client.get("/metrics", headers=ANN)).text
-                held = counts.partition("\nthreadcast_body_bytes_inflight ")[2].partition("\n")[0]
-                return float(held) == 4 * MIB - 65_536
-
-            await eventually(are_read)
+            await eventually(lambda: _bytes_in_flight(client, 4 * MIB - 65_536))
             status, body = await upload(client, "c3", os.urandom(MIB), BOB)
             assert (status, body["code"]) == (503, "unavailable"), body
         for _ in range(10):

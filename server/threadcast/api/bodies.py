@@ -1,8 +1,11 @@
 """Bounds the request bodies that a process reads at the same time, of one caller and of all callers (SEC-5).
 
-A caller that sends large bodies slowly would otherwise fill the memory of the process, or with imports its disk. A body
-counts with the bytes that have arrived, until its content is stored or its request ends. No body waits for room: the
-caller is told to try again, since bodies that wait for each other might wait for ever.
+A caller that sends large bodies slowly would otherwise fill the memory of the process, or with imports its disk. Among
+the bodies of its caller, a body counts with its Content-Length from the beginning: of many that do not fit together the
+first ones are read to their end, and the others are refused before they arrive. Among the bodies of all callers only
+the bytes that have arrived count, since a caller could announce more than it sends to keep the others out. A body
+counts until its content is stored or its request ends. No body waits for room: the caller is told to try again, since
+bodies that wait for each other might wait for ever.
 """
 
 from collections import Counter
@@ -19,21 +22,34 @@ class BodyRoom:
     def __init__(self, bodies: "Bodies", principal_id: str) -> None:
         self._bodies = bodies
         self._principal_id = principal_id
-        self._held_bytes = 0
+        self._reserved_bytes = 0
+        self._arrived_bytes = 0
+
+    def reserve(self, size_bytes: int) -> None:
+        """Count the size of the whole body among those of its caller.
+
+        Raises:
+            RateLimited: the caller sends as many bytes at once as one caller may.
+        """
+        self._bodies.reserve(self._principal_id, size_bytes)
+        self._reserved_bytes += size_bytes
 
     def take(self, size_bytes: int) -> None:
-        """Count more bytes of the body.
+        """Count bytes that have arrived.
 
         Raises:
             RateLimited: the caller sends as many bytes at once as one caller may.
             Unavailable: the process reads as many bytes as it may.
         """
-        self._bodies.hold(self._principal_id, size_bytes)
-        self._held_bytes += size_bytes
+        beyond_bytes = self._arrived_bytes + size_bytes - self._reserved_bytes
+        if beyond_bytes > 0:
+            self.reserve(beyond_bytes)
+        self._bodies.take(size_bytes)
+        self._arrived_bytes += size_bytes
 
     def give_back(self) -> None:
-        self._bodies.release(self._principal_id, self._held_bytes)
-        self._held_bytes = 0
+        self._bodies.release(self._principal_id, self._reserved_bytes, self._arrived_bytes)
+        self._reserved_bytes = self._arrived_bytes = 0
 
 
 class Bodies:
@@ -44,26 +60,29 @@ class Bodies:
         self._per_principal_bytes = per_principal_bytes
         self._max_bytes = max_bytes
         self._what = what
-        self._held_bytes: Counter[str] = Counter()
-        self._total_bytes = 0
+        self._reserved_bytes: Counter[str] = Counter()
+        self._arrived_bytes = 0
 
-    def hold(self, principal_id: str, size_bytes: int) -> None:
-        """Count bytes of a body; raises what `BodyRoom.take` raises, and then counts nothing."""
-        if self._held_bytes[principal_id] + size_bytes > self._per_principal_bytes:
+    def reserve(self, principal_id: str, size_bytes: int) -> None:
+        """Count bytes of a caller, or raise RateLimited and count nothing."""
+        if self._reserved_bytes[principal_id] + size_bytes > self._per_principal_bytes:
             raise RateLimited(
                 f"you send {self._what} of more than {self._per_principal_bytes} bytes at the same time; send them one "
                 "after the other"
             )
-        if self._total_bytes + size_bytes > self._max_bytes:
+        self._reserved_bytes[principal_id] += size_bytes
+
+    def take(self, size_bytes: int) -> None:
+        """Count bytes that have arrived, or raise Unavailable and count nothing."""
+        if self._arrived_bytes + size_bytes > self._max_bytes:
             raise Unavailable(f"this server reads as many bytes of {self._what} as it may just now; try again")
-        self._held_bytes[principal_id] += size_bytes
-        self._total_bytes += size_bytes
+        self._arrived_bytes += size_bytes
         self._metrics.body_bytes_inflight.inc(size_bytes)
 
-    def release(self, principal_id: str, size_bytes: int) -> None:
+    def release(self, principal_id: str, reserved_bytes: int, arrived_bytes: int) -> None:
         """Uncount bytes. A caller without bodies takes no place in the table."""
-        self._total_bytes -= size_bytes
-        self._metrics.body_bytes_inflight.dec(size_bytes)
-        self._held_bytes[principal_id] -= size_bytes
-        if not self._held_bytes[principal_id]:
-            del self._held_bytes[principal_id]
+        self._arrived_bytes -= arrived_bytes
+        self._metrics.body_bytes_inflight.dec(arrived_bytes)
+        self._reserved_bytes[principal_id] -= reserved_bytes
+        if not self._reserved_bytes[principal_id]:
+            del self._reserved_bytes[principal_id]

@@ -254,6 +254,8 @@ async def hand_body(
     timeout_seconds = edge.limits.body_timeout_seconds
     size = 0
     given_seconds = timeout_seconds
+    if told.isdigit():
+        room.reserve(int(told))
     try:
         async with Deadline(timeout_seconds) as retry_policy:
             async for chunk in request.stream():
