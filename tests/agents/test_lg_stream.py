@@ -40,7 +40,8 @@ class SlowSeam:
         for _ in range(TURNS):
             await asyncio.sleep(0)
         text = "".join(piece for piece in found if isinstance(piece, str))
-        calls = [ShownCall(f"{key}-{each.id}", str(each.id), each.name, "{}") for each in found if _is_call(each)]
+        asked = [piece for piece in found if isinstance(piece, Call)]
+        calls = [ShownCall(f"{key}-{each.id}", str(each.id), each.name, "{}") for each in asked]
         if text or calls:
             self.done.append(f"message {text.strip()}{''.join(call.name for call in calls)}")
         return ShownMessage(f"m{len(self.done)}", text, calls=calls)
@@ -67,10 +68,6 @@ class SlowSeam:
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
         yield
-
-
-def _is_call(piece: object) -> Any:  # Any: it narrows the type for the caller
-    return isinstance(piece, Call)
 
 
 @tool
