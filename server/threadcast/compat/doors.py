@@ -17,6 +17,7 @@ BUILT: dict[DoorName, str] = {
     "openai": "threadcast.compat.openai.routes",
     "responses": "threadcast.compat.responses.routes",
     "ai_sdk": "threadcast.compat.ai_sdk.routes",
+    "ag_ui": "threadcast.compat.ag_ui.routes",
 }
 """The module with the endpoints of each door."""
 
