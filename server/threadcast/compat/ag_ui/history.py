@@ -22,7 +22,16 @@ from threadcast_protocol.wire.messages import (
     text_of,
 )
 
-__all__ = ["History", "failure_metadata", "is_in_step", "path_of", "reasoning_id", "restored"]
+__all__ = [
+    "History",
+    "failure_metadata",
+    "given_message",
+    "is_in_step",
+    "path_of",
+    "reasoning_id",
+    "restored",
+    "snapshots",
+]
 
 _SOUND_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
@@ -120,6 +129,36 @@ class History:
             return {"type": "data", "value": data, "mimeType": head.removeprefix("data:").removesuffix(";base64")}
         address = f"{self._public_url}{url}" if url.startswith("/") else url
         return {"type": "url", "value": address, **({"mimeType": mime} if mime else {})}
+
+
+def given_message(message: SentMessage) -> JsonObject:
+    """Return a message as the client sent it, for a snapshot before the chat has it."""
+    told: JsonObject = {"id": message.id, "role": message.role, "content": message.content}
+    if message.role == "tool":
+        told["toolCallId"] = message.tool_call_id
+        if message.error is not None:
+            told["error"] = message.error
+    return told
+
+
+def snapshots(before: Sequence[str], shown: Sequence[JsonObject]) -> list[list[JsonObject]]:
+    """Return the snapshots that give a client with the messages `before` exactly those that are `shown`.
+
+    One is enough if the known messages come first. `@ag-ui/client` 1.0 keeps the places of the messages that it knows
+    and appends the others, so that otherwise a snapshot of the equal beginning comes first. The client also keeps its
+    reasoning if a snapshot has none, hence the empty one.
+    """
+    ids = [message["id"] for message in shown]
+    known = set(ids)
+    kept = [key for key in before if key in known]
+    if kept == ids[: len(kept)]:
+        return [list(shown)]
+    equal = next(at for at, key in enumerate(kept) if key != ids[at])
+    beginning = list(shown[:equal])
+    has_reasoning = any(message["role"] == "reasoning" for message in beginning)
+    if not has_reasoning and any(message["role"] == "reasoning" for message in shown):
+        beginning.append({"id": "reasoning-of-later-messages", "role": "reasoning", "content": ""})
+    return [beginning, list(shown)]
 
 
 def is_in_step(sent: Sequence[SentMessage], path: Sequence[JsonObject]) -> bool:

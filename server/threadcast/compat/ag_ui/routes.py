@@ -98,6 +98,7 @@ async def _answer(request: Request, mode: str) -> Response:
         request_id=turn.request_id,
         awaited=continues,
         shows_all=goes_on,
+        given=turn.given,
         public_url=edge.public_url,
     )
     commands = [*turn.continues, *turn.begins]

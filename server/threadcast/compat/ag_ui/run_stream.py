@@ -1,17 +1,17 @@
 """The events of AG-UI 1.0 for one request: a run of theirs, from `RUN_STARTED` to `RUN_FINISHED` or `RUN_ERROR`.
 
 A run of ours may take several of theirs: a pause ends theirs with an interrupt, and a call of the client's own tool
-ends it with success. The stream keeps the path of the chat, so that `MESSAGES_SNAPSHOT` can take back what was retracted.
+ends it with success. The stream keeps the path of the chat, so that `MESSAGES_SNAPSHOT` can take back retracted text.
 """
 
 from collections.abc import Collection, Sequence
 
 import msgspec
 
-from threadcast.compat.ag_ui.bodies import RunInput
+from threadcast.compat.ag_ui.bodies import RunInput, SentMessage
 from threadcast.compat.ag_ui.client_state import STATE_TYPE, ClientState, newest_state
 from threadcast.compat.ag_ui.custom_events import activity_of, agent_event, payload_event
-from threadcast.compat.ag_ui.history import History, failure_metadata, is_in_step, path_of
+from threadcast.compat.ag_ui.history import History, failure_metadata, given_message, is_in_step, path_of, snapshots
 from threadcast.compat.ag_ui.interrupts import interrupt_of
 from threadcast.compat.ag_ui.message_ids import SentIds
 from threadcast.compat.ag_ui.open_answer import OpenAnswer, event
@@ -53,7 +53,8 @@ class RunStream(Projection):
 
     `request_id` is that of the request's new message, '' without one. `awaited` are the ids of the commands that
     continue the open run: the stream does not end at a pause before they are answered. `shows_all` tells to begin with
-    a snapshot of the messages; otherwise the client gets one if its messages differ from the chat's.
+    a snapshot of the messages; otherwise the client gets one if its messages differ from the chat's. `given` are new
+    messages of the client, which snapshots contain before the path has them.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class RunStream(Projection):
         request_id: str = "",
         awaited: Collection[str] = (),
         shows_all: bool = True,
+        given: Sequence[SentMessage] = (),
         public_url: str = "",
     ) -> None:
         super().__init__(chat_id)
@@ -76,6 +78,8 @@ class RunStream(Projection):
         self._ids = SentIds(asked.messages)
         self._history = History(chat_id, self._ids, public_url)
         self._own_tools = {tool.name for tool in asked.tools or ()}
+        self._given = {message.tool_call_id or message.id: message for message in given}
+        self._order = dict.fromkeys(message.id for message in asked.messages)  # as the client has its messages
         self._path: list[Message] = []
         self._open: OpenAnswer | None = None
         self._client_state = ClientState()
@@ -115,7 +119,7 @@ class RunStream(Projection):
             self._open = OpenAnswer(drafted.message_id, text_of(drafted.content), drafted.reasoning_content or "")
         frames: list[OutFrame] = []
         if self._path or self._open is not None or not self._asked.messages:
-            frames.append(self._snapshot())
+            frames += self._snapshot()
         if self._open is not None and draft is not None:
             frames += self._open.calls(draft.message.tool_calls)
         if not self._awaited and (newest := newest_state(state)) is not msgspec.UNSET:
@@ -132,9 +136,17 @@ class RunStream(Projection):
         version = {"protocolVersion": PROTOCOL_VERSION} if self._asked.is_1_0 else {}
         return event("RUN_STARTED", threadId=self._asked.thread_id, runId=self._asked.run_id, **version, **more)
 
-    def _snapshot(self) -> OutFrame:
+    def _snapshot(self) -> list[OutFrame]:
+        """Return the events that give the client exactly the messages of the path, and its own new ones."""
         messages = self._path if self._open is None else [*self._path, self._open.so_far()]
-        return event("MESSAGES_SNAPSHOT", messages=self._history.of(messages))
+        shown = [*self._history.of(messages), *(given_message(each) for each in self._given.values())]
+        before, self._order = self._order, dict.fromkeys(message["id"] for message in shown)
+        return [event("MESSAGES_SNAPSHOT", messages=each) for each in snapshots(list(before), shown)]
+
+    def _note(self, message: Message) -> None:
+        """Remember that the client has this message, after those that it had."""
+        for shown in self._history.translated(message):
+            self._order.setdefault(shown["id"])
 
     # -- ends
 
@@ -229,9 +241,10 @@ class RunStream(Projection):
                 self._put(message, event.index)
                 if message.client_request_id != self._request_id:
                     return []
+                self._given.clear()
                 self._is_begun = self._is_live = True
                 is_same = is_in_step(self._asked.messages, self._history.of(self._path))
-                return [] if is_same else [self._snapshot()]
+                return [] if is_same else self._snapshot()
             case MessageUpdated():
                 self._replace(event.message)
             case MessageRemoved() | MessagesTruncated():
@@ -275,8 +288,9 @@ class RunStream(Projection):
             return self._result(message)
         if message.role == "assistant":
             return self._final(message)
-        is_known = message.client_request_id == self._request_id or not self._history.translated(message)
-        return [] if is_known else [self._snapshot()]
+        if message.role == "user" and message.client_request_id == self._request_id:
+            self._given.clear()
+        return self._snapshot() if self._history.translated(message) else []
 
     def _final(self, message: Message) -> list[OutFrame]:
         """Take the final form of an answer."""
@@ -290,13 +304,15 @@ class RunStream(Projection):
             self._usage[model] = add_usage(self._usage.get(model), message.usage)
         shown, is_exact = answer.finish(message)
         frames += shown
-        return frames if is_exact else [*frames, self._snapshot()]
+        self._note(message)
+        return frames if is_exact else [*frames, *self._snapshot()]
 
     def _result(self, message: Message) -> list[OutFrame]:
         call_id = message.tool_call_id or ""
         self._pending.pop(call_id, None)
         self._at_work.discard(call_id)
-        if self._ids.has_result_of(call_id):
+        self._note(message)
+        if self._given.pop(call_id, None) is not None or self._ids.has_result_of(call_id):
             return self._rest()  # the client sent this result
         told = event(
             "TOOL_CALL_RESULT",
@@ -314,16 +330,16 @@ class RunStream(Projection):
             return []
         self._replace(event.message)
         is_same = self._history.of(before) == self._history.translated(event.message)
-        return [] if is_same else [self._snapshot()]
+        return [] if is_same else self._snapshot()
 
     def _removed(self, event: MessageRemoved | MessagesTruncated) -> list[OutFrame]:
         answer = self._open
         if isinstance(event, MessageRemoved) and answer is not None and answer.message_id == event.message_id:
             frames = self._closed()
-            return [*frames, self._snapshot()] if answer.has_shown else frames
+            return [*frames, *self._snapshot()] if answer.has_shown else frames
         before = len(self._path)
         self._cut(event)
-        return [] if len(self._path) == before else [self._snapshot()]
+        return [] if len(self._path) == before else self._snapshot()
 
     def _status(self, event: ToolStatus) -> list[OutFrame]:
         call_id = event.tool_call_id

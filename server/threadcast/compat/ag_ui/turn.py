@@ -23,13 +23,14 @@ __all__ = ["Turn", "turn_of"]
 
 class Turn(NamedTuple):
     """What a request does. `continues` are the commands that go on with the open run, `begins` those that begin a chat
-    or a run. `request_id` is that of the new message, '' without one; `waits` tells that it is in the queue already.
-    `message_at` is the index of the new message in the body."""
+    or a run. `request_id` is that of the new message, '' without one; `message_at` is the
+    index of the new message in the body, and `given` are the client's own messages that the path does not have yet."""
 
     continues: list[Command]
     begins: list[Command]
     request_id: str = ""
     message_at: int = 0
+    given: Sequence[SentMessage] = ()
 
 
 def turn_of(asked: RunInput, state: ChatState | None, params: JsonObject) -> Turn:
@@ -41,12 +42,15 @@ def turn_of(asked: RunInput, state: ChatState | None, params: JsonObject) -> Tur
     """
     found = _new_messages(asked, state)
     continues = [] if state is None else _answers(asked, state)
+    answered = {each.tool_call_id for each in continues if isinstance(each, IdeToolResult)}
+    given = [each for each in asked.messages if each.role == "tool" and each.tool_call_id in answered]
+    given += [message for _, message in found]
     if not found:
-        return Turn(continues, [])
+        return Turn(continues, [], given=given)
     at, last = found[-1]
     request_id = request_id_of(last.id)
     if state is not None and any(item.client_request_id == request_id for item in state.runtime.queued_items):
-        return Turn(continues, [], request_id, at)
+        return Turn(continues, [], request_id, at, given)
     if state is not None and state.runtime.pause_reasons:
         decided = sum(len(each.decisions) for each in continues if isinstance(each, ToolDecisions))
         if decided < len(state.runtime.pause_reasons):
@@ -69,7 +73,7 @@ def turn_of(asked: RunInput, state: ChatState | None, params: JsonObject) -> Tur
         tools=asked.declared_tools,
         interrupt=is_stuck,
     )
-    return Turn(continues, [*begins, message], request_id, at)
+    return Turn(continues, [*begins, message], request_id, at, given)
 
 
 def _new_messages(asked: RunInput, state: ChatState | None) -> list[tuple[int, SentMessage]]:
