@@ -97,6 +97,24 @@ _RESTORED: JsonObject = {
     ],
 }
 
+_AG_UI: JsonObject = {
+    "threadId": "pages",
+    "runId": "r",
+    "protocolVersion": "1.0",
+    "parentRunId": None,
+    "state": {"cart": [1]},
+    "messages": [
+        {"id": "m1", "role": "user", "content": "hi"},
+        {"id": "m2", "role": "assistant", "toolCalls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+        {"id": "m3", "role": "tool", "content": "done", "toolCallId": "c"},
+        {"id": "m4", "role": "user", "content": "again"},
+    ],
+    "tools": [{"name": "open_tab", "description": "Opens a tab.", "parameters": {"type": "object"}}],
+    "context": [{"description": "place", "value": "Bonn"}],
+    "forwardedProps": {},
+    "resume": [{"interruptId": "i", "status": "resolved", "payload": {"approved": True}}],
+}
+
 EXAMPLES: dict[str, list[JsonObject]] = {
     "postCommand": [
         *({"type": tag, **body} for tag, body in COMMANDS.items() if tag not in ("user_message", "restore_messages")),
@@ -128,6 +146,8 @@ EXAMPLES: dict[str, list[JsonObject]] = {
             "model": "demo/echo",
         },
     ],
+    "agUiRun": [_AG_UI, {"threadId": "c1", "runId": "r", "messages": []}],
+    "agUiRunInMode": [_AG_UI],
     "createResponse": [
         {
             "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}],

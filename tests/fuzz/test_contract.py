@@ -65,6 +65,9 @@ AI_SDK_BEYOND = re.compile("no message of the user|the id of a message has|a fil
 """Rules of the AI SDK's door that its schema cannot say: the last message of the user counts, ids are bounded in bytes,
 and files are data URLs."""
 
+AG_UI_BEYOND = re.compile(r"[(]/messages|a list of parts|[(]/tools")
+"""Rules of the door of AG-UI that its schema cannot say: what a message has by its role, and the whole of the tools."""
+
 RESPONSES_BEYOND = re.compile(r"\((input|items|text|tools|tool_choice|prompt|store|previous_response_id|\))")
 """Places in bodies of Responses whose rules the schema does not say: items and tools of foreign types are open objects,
 and some fields are refused beside others."""
@@ -82,7 +85,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 def ask(client: httpx2.Client, path: str, asked: Asked) -> Verdict:
     """Send the body, and read no more of a stream than its beginning."""
-    url = path.format(chat_id="c1", stream_id="s1")
+    url = path.format(chat_id="c1", stream_id="s1", mode="agent")
     with client.stream("POST", url, **asked.request) as answer:
         if answer.status_code not in (400, 413):
             assert answer.status_code < 500 or answer.status_code == 502, (answer.status_code, asked)
@@ -90,6 +93,8 @@ def ask(client: httpx2.Client, path: str, asked: Asked) -> Verdict:
         failure = httpx2.Response(answer.status_code, content=answer.read()).json()
         if isinstance(told := failure.get("error"), dict):  # OpenAI's form
             failure = {"detail": told["message"], "path": told["param"]}
+        elif failure.get("type") == "RUN_ERROR":  # AG-UI's form
+            failure["detail"] = failure["message"]
         return True, f"{failure['detail']} ({failure.get('path', '')})"
 
 
@@ -97,6 +102,8 @@ def is_beyond_schema(operation_id: str, words: str) -> bool:
     if operation_id == "chatCompletions" and COMPLETIONS_BEYOND.search(words):
         return True
     if operation_id == "aiSdkChat" and AI_SDK_BEYOND.search(words):
+        return True
+    if operation_id in ("agUiRun", "agUiRunInMode") and AG_UI_BEYOND.search(words):
         return True
     if operation_id in ("createResponse", "createConversation") and RESPONSES_BEYOND.search(words):
         return True

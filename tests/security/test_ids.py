@@ -40,6 +40,9 @@ AI_SDK: JsonObject = {
 }
 """A body of the door of the AI SDK."""
 
+AG_UI: JsonObject = {"threadId": "{chat_id}", "runId": "r", "messages": [], "tools": [], "state": {}}
+"""A body of the door of AG-UI."""
+
 LARGE = "x" * 100_000
 """A text that the server stores as a blob of the chat, before it posts the command."""
 
@@ -121,6 +124,8 @@ async def test_every_route_answers_a_foreign_a_deleted_and_an_unknown_chat_alike
                 "/ai-sdk/chat",
                 {"json": {**AI_SDK, "messages": [{**AI_SDK["messages"][0], "role": "assistant"}]}},
             ),
+            ("POST", "/ag-ui", {"json": AG_UI}),
+            ("POST", "/ag-ui/agent", {"json": {**AG_UI, "resume": [{"interruptId": "i", "status": "cancelled"}]}}),
             ("POST", "/api/chat/stream", {"json": {"conversation_id": "{chat_id}", "message": "x"}}),
         ]
         before = (await bob.get(f"/v1/chats/{LIVE}", headers=bearer("ann"))).json()

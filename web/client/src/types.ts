@@ -439,6 +439,11 @@ export type ContentPart = {
   m_content: string;
 };
 
+export interface ContextEntry {
+  description: string;
+  value: string;
+}
+
 /** `content` is read if there is no `file_content`. */
 export interface ContextFile {
   file_content?: string;
@@ -1071,6 +1076,13 @@ export interface RestoredMessage {
   usage?: Usage | null | null;
 }
 
+/** The answer to one interrupt. */
+export interface ResumeEntry {
+  interruptId: string;
+  status: "cancelled" | "resolved";
+  payload?: unknown;
+}
+
 /** Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at `index`. `params` are those of this run alone, as in `user_message`. */
 export interface RetryFromIndex {
   type: "retry_from_index";
@@ -1082,6 +1094,20 @@ export interface RetryFromIndex {
   params?: JsonObject;
   client_request_id: string;
   priority?: boolean;
+}
+
+/** The body of `POST /ag-ui`. */
+export interface RunInput {
+  threadId: string;
+  runId: string;
+  messages: SentMessage[];
+  protocolVersion?: string | null;
+  parentRunId?: string | null;
+  state?: unknown;
+  tools?: SentTool[] | null;
+  context?: ContextEntry[] | null;
+  forwardedProps?: unknown;
+  resume?: ResumeEntry[] | null;
 }
 
 /** The trace of a run. `scope` is the run's scope in its profile, and `params` are the parameters of its command. `raw_answers` has the answers as the model wrote them, by message id, each with the number of suggested actions that were dropped. */
@@ -1147,6 +1173,33 @@ export interface SelectBranch {
   message_id: string;
   client_request_id: string;
   priority?: boolean;
+}
+
+export interface SentCall {
+  id: string;
+  function: SentFunction;
+}
+
+export interface SentFunction {
+  name: string;
+  arguments?: string;
+}
+
+/** A message as the client has it. `content` is read when it is needed: it is another type for each role. */
+export interface SentMessage {
+  id: string;
+  role: string;
+  content?: unknown;
+  toolCallId?: string;
+  error?: string | null;
+  toolCalls?: SentCall[] | null;
+}
+
+/** A tool that the client carries out. `parameters` is a JSON Schema. */
+export interface SentTool {
+  name: string;
+  description?: string;
+  parameters?: JsonObject | null;
 }
 
 /** The identity of the caller. `has_token` means that the server identifies callers by tokens; without tokens every caller is `local`. */

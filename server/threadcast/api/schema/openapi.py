@@ -45,6 +45,7 @@ _PATH_PARAMETERS: dict[str, tuple[JsonObject, str]] = {
         {"type": "string", "minLength": 1, "maxLength": NAME_MAX_CHARACTERS},
         "As `listApprovals` names it: a tool's name, or `mcp__SERVER__*`.",
     ),
+    "mode": ({"type": "string", "minLength": 1}, "The name of a profile or of an agent."),
     "model": ({"type": "string", "minLength": 1, "maxLength": NAME_MAX_CHARACTERS}, "A model; it may contain `/`."),
 }
 """The parameters in paths, by name, with their schemas and descriptions."""

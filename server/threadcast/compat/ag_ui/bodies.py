@@ -36,6 +36,9 @@ RESUMES_MAX = 100
 CONTEXTS_MAX = 100
 """Entries of `context` in one request. With the state they have at most 65,536 bytes (PROTOCOL §18)."""
 
+MESSAGES_MAX_COUNT = 10_000
+"""Messages of one request: as many as `restore_messages` takes (PROTOCOL §18)."""
+
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
@@ -112,7 +115,7 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel"):
 
     thread_id: ForeignId
     run_id: ForeignId
-    messages: list[SentMessage]
+    messages: Annotated[list[SentMessage], Meta(max_length=MESSAGES_MAX_COUNT)]
     protocol_version: str | None = None
     parent_run_id: str | None = None
     state: Any | UnsetType = UNSET  # Any: JSON

@@ -52,7 +52,7 @@ def _pointer(key: str) -> str:
 
 def newest_state(state: ChatState) -> Any:  # Any: JSON, or UNSET
     """Return the newest state in a chat: of a tool's payload, or of a message of the user. UNSET if there is none."""
-    places = {key: index for index, key in enumerate(state.path)}
+    indexes = {key: index for index, key in enumerate(state.path)}
     found: Any = UNSET  # Any: JSON
     found_at = -1
     for index, key in enumerate(state.path):
@@ -61,7 +61,7 @@ def newest_state(state: ChatState) -> Any:  # Any: JSON, or UNSET
             found, found_at = context[STATE_TYPE], index
     for payload in state.payloads:
         if payload.payload_type == STATE_TYPE and payload.source != "preview":
-            at = places.get(payload.message_id, -1)
+            at = indexes.get(payload.message_id, -1)
             if at >= found_at and at >= 0:
                 found, found_at = payload.data, at
     return found

@@ -14,7 +14,7 @@ from threadcast.base.large_reads import in_large_read
 from threadcast.compat.ag_ui.bodies import RunInput, read_run
 from threadcast.compat.ag_ui.run_slice import TurnSlice
 from threadcast.compat.ag_ui.run_stream import RunStream
-from threadcast.compat.ag_ui.turn import Turn, turn_of
+from threadcast.compat.ag_ui.wishes import Wish, wish_of
 from threadcast.compat.foreign_ids import chat_id_of
 from threadcast.compat.run_answer import RunAnswer
 from threadcast.store.load import load_folded
@@ -80,28 +80,28 @@ async def _answer(request: Request, mode: str) -> Response:
     chat_id = chat_id_of(asked.thread_id, "ag_ui", principal.id, await edge.store.secret(), "/threadId")
     state: ChatState | None = None
     if await edge.is_hidden(chat_id, principal):
-        if turn_of(asked, None, params).begins:
+        if wish_of(asked, None, params).begins:
             raise IdTaken
         chat_id = f"{chat_id}."  # a chat that cannot exist: the caller learns nothing about the other one
     elif await edge.own_or_new(chat_id, principal) is not None:
         state, _ = await load_folded(edge.store, chat_id, with_facts=False)
-    turn = turn_of(asked, state, params)
+    wish = wish_of(asked, state, params)
     release_body(request)
-    continues = [command.client_request_id for command in turn.continues]
-    goes_on = bool(continues) or not turn.request_id or not turn.begins
+    continues = [command.client_request_id for command in wish.continues]
+    goes_on = bool(continues) or not wish.request_id or not wish.begins
     open_run = None if state is None or state.is_at_rest or not goes_on else state.runtime.run_id
-    run = TurnSlice(turn.request_id, open_run, continues)
+    run = TurnSlice(wish.request_id, open_run, continues)
     stream = RunStream(
         chat_id,
         asked,
         run,
-        request_id=turn.request_id,
+        request_id=wish.request_id,
         awaited=continues,
         shows_all=goes_on,
-        given=turn.given,
+        given=wish.given,
         public_url=edge.public_url,
     )
-    commands = [*turn.continues, *turn.begins]
+    commands = [*wish.continues, *wish.begins]
 
     async def post(authorization: str | None) -> None:
         for command in commands:
@@ -110,7 +110,7 @@ async def _answer(request: Request, mode: str) -> Response:
                 mode_of_new = new_mode if is_first else ""
                 await lay_down(edge, principal, chat_id, command, authorization, new_mode=mode_of_new)
             except Refused as refusal:
-                refusal.path = _path_in_body(refusal.path or "", command, turn)
+                refusal.path = _path_in_body(refusal.path or "", command, wish)
                 raise
 
     return RunAnswer(
@@ -120,7 +120,7 @@ async def _answer(request: Request, mode: str) -> Response:
         stream,
         run,
         post=post if commands else None,
-        request_id=turn.request_id,
+        request_id=wish.request_id,
         joins=True,
         detaches=edge.doors.ag_ui.on_disconnect == "continue" or not commands,
     )
@@ -139,13 +139,13 @@ async def _params_of(edge: Edge, name: str) -> tuple[JsonObject, str]:
     raise NotFound(f"no profile and no agent is called {name[:100]!r}")
 
 
-def _path_in_body(path: str, command: Command, turn: Turn) -> str | None:
+def _path_in_body(path: str, command: Command, wish: Wish) -> str | None:
     """Return the place in the client's body for a place in a command; None if there is none."""
     if isinstance(command, RestoreMessages):
         return "/messages"
     if isinstance(command, UserMessage):
         if path.startswith("/content"):
-            return f"/messages/{turn.message_at}{path}"
+            return f"/messages/{wish.message_at}{path}"
         if path.startswith("/tools"):
             return path.replace("/input_schema", "/parameters")
         if path.startswith("/context"):

@@ -18,10 +18,10 @@ from threadcast_protocol.wire.commands import Command, IdeToolResult, RestoreMes
 from threadcast_protocol.wire.errors import Conflict
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["Turn", "turn_of"]
+__all__ = ["Wish", "wish_of"]
 
 
-class Turn(NamedTuple):
+class Wish(NamedTuple):
     """What a request does. `continues` are the commands that go on with the open run, `begins` those that begin a chat
     or a run. `request_id` is that of the new message, '' without one; `message_at` is the
     index of the new message in the body, and `given` are the client's own messages that the path does not have yet."""
@@ -33,7 +33,7 @@ class Turn(NamedTuple):
     given: Sequence[SentMessage] = ()
 
 
-def turn_of(asked: RunInput, state: ChatState | None, params: JsonObject) -> Turn:
+def wish_of(asked: RunInput, state: ChatState | None, params: JsonObject) -> Wish:
     """Return what to do. `state` is None for a new chat; `params` are parameters of the run.
 
     Raises:
@@ -46,11 +46,11 @@ def turn_of(asked: RunInput, state: ChatState | None, params: JsonObject) -> Tur
     given = [each for each in asked.messages if each.role == "tool" and each.tool_call_id in answered]
     given += [message for _, message in found]
     if not found:
-        return Turn(continues, [], given=given)
+        return Wish(continues, [], given=given)
     at, last = found[-1]
     request_id = request_id_of(last.id)
     if state is not None and any(item.client_request_id == request_id for item in state.runtime.queued_items):
-        return Turn(continues, [], request_id, at, given)
+        return Wish(continues, [], request_id, at, given)
     if state is not None and state.runtime.pause_reasons:
         decided = sum(len(each.decisions) for each in continues if isinstance(each, ToolDecisions))
         if decided < len(state.runtime.pause_reasons):
@@ -73,7 +73,7 @@ def turn_of(asked: RunInput, state: ChatState | None, params: JsonObject) -> Tur
         tools=asked.declared_tools,
         interrupt=is_stuck,
     )
-    return Turn(continues, [*begins, message], request_id, at, given)
+    return Wish(continues, [*begins, message], request_id, at, given)
 
 
 def _new_messages(asked: RunInput, state: ChatState | None) -> list[tuple[int, SentMessage]]:
