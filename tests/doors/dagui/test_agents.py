@@ -27,9 +27,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
         yield process.wait_ready()
 
 
-async def loaded(server: Process, thread_id: str, **options: object) -> list[Any]:
+async def loaded(server: Process, thread_id: str) -> list[Any]:
     """Return the messages of a page that loads: it has none, and runs its agent without a new one."""
-    async with opened_agent(server.url, thread_id, **options) as page:
+    async with opened_agent(server.url, thread_id) as page:
         assert await page.run() is None
         shown = await page.shown()
         runs_in(shown["events"])
@@ -266,15 +266,17 @@ async def test_refusals_are_errors_of_the_protocol(server: Process, chat_id: str
 
 async def test_200_kb_with_all_of_unicode_come_through(server: Process, chat_id: str) -> None:
     await prepare(server, chat_id, "demo/echo?rate=0")
-    parts = [EVERY[at : at + 60_000].replace(" ", "_") for at in range(0, len(EVERY), 60_000)]
-    assert sum(len(part) for part in parts) == 0x110000 - 0x800 - 1
+    parts = [f"<{EVERY[at : at + 50_000]}>" for at in range(0, len(EVERY), 50_000)]
+    assert sum(map(len, parts)) - 2 * len(parts) == 0x110000 - 0x800 - 1
+    chosen = [parts[0], parts[1], parts[-2]]  # with all blocks that have characters, private ones, and 4 bytes each
     async with opened_agent(server.url, chat_id) as page:
-        for part in (parts[0], parts[-1]):
+        for part in chosen:
             assert await page.run(words=part) is None
         shown = await page.shown()
     runs_in(shown["events"])
     answers = [message["content"] for message in shown["messages"] if message["role"] == "assistant"]
-    assert parts[0] in answers[0] and parts[-1] in answers[1]
+    assert answers == [f"You said: {part}" for part in chosen]
+    assert len(chosen[-1].encode()) > 200_000
     assert await loaded(server, chat_id) == shown["messages"]
 
 

@@ -41,7 +41,7 @@ async def test_an_answer_goes_on_when_its_worker_is_killed(tmp_path: Path) -> No
     with fleet_on_new_store(tmp_path, limits=FAST) as fleet:
         await fleet.open()
         async with opened_agent(fleet.url, "killed", mode="/agent") as page:
-            await prepare(fleet, "killed", "demo/essay?words=200&rate=100")
+            await prepare(fleet.webs[0], "killed", "demo/essay?words=200&rate=100")
             await page.tell("run", message=user("x"))
             await page.until(lambda line: line.get("event") == "TEXT_MESSAGE_CONTENT")
             with anyio.fail_after(DEADLINE_SECONDS):
