@@ -137,3 +137,23 @@ async def test_a_client_before_1_0_gets_the_outcomes_that_it_knows(server: Proce
         new = (await client.post("/ag-ui", json={**body, "protocolVersion": "1.0"})).text
     assert "protocolVersion" not in old and "outcome" not in old and "RUN_FINISHED" in old
     assert '"protocolVersion":"1.0"' in new and '"outcome":{"type":"success"}' in new
+
+
+async def test_a_new_message_during_a_pause_is_refused(server: Process, chat_id: str) -> None:
+    async with opened_agent(server.url, chat_id, mode="/pirate") as page:
+        assert await page.run(words="call secret {}") is None
+        messages = await page.messages()
+    async with opened_agent(server.url, chat_id, messages=messages) as page:
+        refused = await page.run(words="meanwhile")
+        assert (refused["status"], refused["payload"]["code"]) == (409, "conflict")
+
+
+async def test_an_agent_of_the_operator_answers_under_its_name(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(
+        "from threadcast import Round, agent\n\n\n@agent('parrot')\nasync def parrot(round: Round):\n"
+        "    yield 'I repeat.'\n"
+    )
+    async with serving(tmp_path, app=app) as server, opened_agent(server.url, "c", mode="/parrot") as page:
+        assert await page.run(words="x") is None
+        assert [message["content"] for message in await page.messages()] == ["x", "I repeat."]
