@@ -28,6 +28,7 @@ ROWS = {
     "join": "a snapshot of 10, 1,000 and 10,000 messages, alone and 500 at once; resume",
     "agents": "durable agents: 1,000 parked ones, the cost of a step, the replay of 1,000 recorded operations",
     "frameworks": "served agents of other frameworks: CPU of a token over the framework streaming into a list",
+    "doors": "CPU of a token through each door for other clients, beside our own stream",
     "start": "import, ready, first answer",
     "peers": "the same work on other servers",
     "bombs": "requests made to be slow: how long one keeps the event loop busy",

@@ -45,7 +45,7 @@ def served_page(server: Process, page_url: str, tmp_path_factory: pytest.TempPat
     (here / "node_modules").symlink_to(PEERS)
     environment = {**os.environ, "THREADCAST_URL": server.url}
     subprocess.run([node, VITE, "build"], cwd=here, env=environment, check=True, capture_output=True, timeout=60)
-    line = [node, VITE, "preview", "--port", page_url.rpartition(":")[2], "--strictPort", "--host", "127.0.0.1"]
+    line = [node, str(VITE), "preview", "--port", page_url.rpartition(":")[2], "--strictPort", "--host", "127.0.0.1"]
     with subprocess.Popen(line, cwd=here, env=environment, stdout=subprocess.PIPE, text=True) as preview:
         assert preview.stdout is not None
         try:

@@ -11,6 +11,7 @@ from tests.integration.oneshot_client import prepare
 from tests.integration.server_fixtures import chat_id
 from tests.support.server import DEADLINE_SECONDS, Process, serving, started_server
 from tests.support.tokens import bearer, tokens
+from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["chat_id"]
 
@@ -114,8 +115,8 @@ async def test_another_callers_chat_is_like_one_that_never_existed(tmp_path: Pat
 
 
 async def test_a_request_that_is_too_large_or_too_long_is_refused(server: Process) -> None:
-    body = {"threadId": "t", "runId": "r", "messages": []}
-    wrong = [
+    body: JsonObject = {"threadId": "t", "runId": "r", "messages": []}
+    wrong: list[tuple[JsonObject, str]] = [
         ({"threadId": "x" * 513}, "/threadId"),
         ({"messages": [{"id": "m", "role": "user"}] * 10_001}, "/messages"),
         ({"resume": [{"interruptId": "i", "status": "resolved"}] * 101}, "/resume"),
