@@ -299,7 +299,9 @@ def _validator(schema: JsonObject) -> Draft202012Validator:
 
 def with_verdict(operation_id: str, body: object) -> Asked:
     """Return a JSON body with the document's verdict."""
-    return Asked({"json": body}, _misfit(_json_schema(operation_id), body))
+    # httpx sends no body for None.
+    sent = {"json": body} if body is not None else {"content": b"null", "headers": {"content-type": "application/json"}}
+    return Asked(sent, _misfit(_json_schema(operation_id), body))
 
 
 def _misfit(schema: Draft202012Validator, body: object) -> str:

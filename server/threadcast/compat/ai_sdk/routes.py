@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from threadcast.api.blobs import THREAD_MIN_BYTES
+from threadcast.api.declared_tools import check_declared_tools
 from threadcast.api.edge import Edge, caller_of, read_json, release_body
 from threadcast.api.errors import answer
 from threadcast.api.operation import LIMITED, NOT_FOUND, UNAVAILABLE, Answer, Operation
@@ -69,6 +70,7 @@ async def ai_sdk_chat(request: Request) -> Response:
     is_large = len(body) > THREAD_MIN_BYTES
     asked = await in_large_read(partial(read_chat, body)) if is_large else read_chat(body)
     del body
+    check_declared_tools(edge, asked.tools)  # also where they have no use, so that a page learns of an error at once
     chat_id = await _chat_id(edge, principal, asked.id)
     answered = asked.answered
     if answered is None and asked.trigger == "submit-message":
