@@ -1,0 +1,59 @@
+"""The example of a page on `@ai-sdk/react`, built by vite, in Chromium, with our transport and with the AI SDK's own:
+two tabs, a reload, an approval and Stop."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.door_pages import at_rest, opened_example, send, set_model, texts
+from tests.support.server import Process
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, str]]:
+    with opened_example("ai-sdk", "@ai-sdk/react", "dist/index.mjs", tmp_path_factory.mktemp("ai-sdk")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("query", ["", "?plain"])
+def test_two_tabs_a_reload_an_approval_and_stop(browser: Browser, example: tuple[Process, str], query: str) -> None:
+    server, url = example
+    context = browser.new_context()
+
+    def catch_up(page: Page) -> None:
+        """With the AI SDK's own transport a tab learns what others did from a reload; with ours by itself."""
+        if query:
+            page.reload()
+
+    first = context.new_page()
+    first.goto(f"{url}/{query}")
+    at_rest(first)
+    send(first, 'call calculator {"expression": "6*7"}')
+    expect(first.get_by_role("button", name="Approve")).to_be_visible()
+    second = context.new_page()
+    second.goto(first.url)
+    expect(second.get_by_role("button", name="Approve")).to_be_visible()
+    assert texts(second) == texts(first)
+    second.get_by_role("button", name="Approve").click()
+    expect(second.get_by_role("listitem").last).to_contain_text("42")
+    at_rest(second)
+    catch_up(first)
+    expect(first.get_by_role("listitem").last).to_contain_text("42")
+    at_rest(first)
+    assert texts(first) == texts(second)
+    set_model(first, server, "demo/hang?after=2&rate=0")
+    send(first, "and now something endless")
+    expect(first.get_by_role("listitem")).to_have_count(len(texts(second)) + 2)
+    catch_up(second)
+    expect(second.get_by_role("listitem")).to_have_count(first.get_by_role("listitem").count())
+    expect(second.get_by_role("button", name="Stop")).to_be_visible()
+    second.get_by_role("button", name="Stop").click()
+    for page in (first, second):
+        at_rest(page)
+        expect(page.get_by_role("status")).to_be_empty()
+    assert texts(first) == texts(second)
+    first.reload()
+    expect(first.get_by_role("listitem")).to_have_count(len(texts(second)))
+    assert texts(first) == texts(second)
+    context.close()
