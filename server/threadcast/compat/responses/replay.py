@@ -100,8 +100,9 @@ async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, st
     # The inbox is read before the log, because a command leaves the inbox when it enters the log.
     inbox = await edge.store.read_inbox(own_id.chat_id, INBOX_READ_MAX)
     waits = any(f'"{own_id.request_id}"'.encode() in entry.body for entry in inbox)
-    state, _ = await load_folded(edge.store, own_id.chat_id, with_facts=False)
+    # The state is read last, so that it knows all answers of the events.
     run, events, _ = await _read(edge, own_id)
+    state, _ = await load_folded(edge.store, own_id.chat_id, with_facts=False)
     found = next((each for each in state.nodes.values() if each.client_request_id == own_id.request_id), None)
     waits = waits or _waits(state, own_id)
     if own_id.kind == "s" and found is None and run.refusal is None and not waits:
