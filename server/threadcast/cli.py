@@ -146,13 +146,17 @@ def _run_client(options: argparse.Namespace) -> int:
     from threadcast_protocol.wire.ids import check_chat_id
 
     try:
-        chat_id = check_chat_id(options.id) if options.id else None
+        chat_id = check_chat_id(options.id) if getattr(options, "id", None) else None
         url = options.url or os.environ.get("THREADCAST_URL") or _configured_url()
     except (BadRequest, BadSettings) as wrong:
         return refuse(str(wrong), 2)
     if not url.startswith(("http://", "https://")):
         return refuse(f"--url {url!r} must begin with http:// or https://", 2)
     token = os.environ.get("THREADCAST_TOKEN")
+    if options.command == "mcp":
+        from threadcast.console.mcp import mcp
+
+        return mcp(url, token)
     if options.command == "approve":
         from threadcast.console.approve import approve
 
@@ -254,6 +258,9 @@ def _parser() -> argparse.ArgumentParser:
     tail.add_argument("--from", dest="last_event_id", metavar="EVENT_ID", help="resume after this event id")
     tail.add_argument("--raw", action="store_true", help="print the bytes of one connection unchanged")
     tail.add_argument("--url", help=url)
+
+    mcp = command("mcp", "be an MCP server over stdio, in front of a running server", help_texts.MCP)
+    mcp.add_argument("--url", help=url)
 
     play = command("conformance", "check that a server keeps the protocol", help_texts.CONFORMANCE)
     play.add_argument("url", metavar="URL", nargs="?", default="http://127.0.0.1:8000", help="http://127.0.0.1:8000")

@@ -148,6 +148,11 @@ EXAMPLES: dict[str, list[JsonObject]] = {
     ],
     "agUiRun": [_AG_UI, {"threadId": "c1", "runId": "r", "messages": []}],
     "agUiRunInMode": [_AG_UI],
+    "mcpMessage": [
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_chats", "arguments": {}}},
+        {"jsonrpc": "2.0", "method": "notifications/initialized", "params": {}},
+        {"jsonrpc": "2.0", "id": "x", "result": {"action": "accept"}, "error": None},
+    ],
     "createResponse": [
         {
             "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}],

@@ -91,8 +91,8 @@ def ask(client: httpx2.Client, path: str, asked: Asked) -> Verdict:
             assert answer.status_code < 500 or answer.status_code == 502, (answer.status_code, asked)
             return False, ""
         failure = httpx2.Response(answer.status_code, content=answer.read()).json()
-        if isinstance(told := failure.get("error"), dict):  # OpenAI's form
-            failure = {"detail": told["message"], "path": told["param"]}
+        if isinstance(told := failure.get("error"), dict):  # OpenAI's form, and JSON-RPC's
+            failure = {"detail": told["message"], "path": told.get("param")}
         elif failure.get("type") == "RUN_ERROR":  # AG-UI's form
             failure["detail"] = failure["message"]
         return True, f"{failure['detail']} ({failure.get('path', '')})"

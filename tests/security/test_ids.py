@@ -43,6 +43,15 @@ AI_SDK: JsonObject = {
 AG_UI: JsonObject = {"threadId": "{chat_id}", "runId": "r", "messages": [], "tools": [], "state": {}}
 """A body of the door of AG-UI."""
 
+MCP: list[JsonObject] = [
+    {"method": "resources/read", "params": {"uri": "threadcast://chats/{chat_id}"}},
+    *(
+        {"method": "tools/call", "params": {"name": name, "arguments": {"chat_id": "{chat_id}", **more}}}
+        for name, more in (("read_chat", {}), ("decide", {"tool_call_id": "x", "accepted": True}))
+    ),
+]
+"""Requests of the door of MCP."""
+
 LARGE = "x" * 100_000
 """A text that the server stores as a blob of the chat, before it posts the command."""
 
@@ -125,6 +134,7 @@ async def test_every_route_answers_a_foreign_a_deleted_and_an_unknown_chat_alike
                 {"json": {**AI_SDK, "messages": [{**AI_SDK["messages"][0], "role": "assistant"}]}},
             ),
             ("POST", "/ag-ui", {"json": AG_UI}),
+            *(("POST", "/mcp", {"json": {"jsonrpc": "2.0", "id": 1, **body}}) for body in MCP),
             ("POST", "/ag-ui/agent", {"json": {**AG_UI, "resume": [{"interruptId": "i", "status": "cancelled"}]}}),
             ("POST", "/api/chat/stream", {"json": {"conversation_id": "{chat_id}", "message": "x"}}),
         ]

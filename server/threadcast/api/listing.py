@@ -21,6 +21,7 @@ __all__ = [
     "LOOKED_AT_MAX",
     "SEARCH_MAX_CHARACTERS",
     "Found",
+    "cursor_in",
     "cursor_of",
     "find_chats",
     "item_of",
@@ -93,8 +94,11 @@ def cursor_of(cursor: ListCursor) -> str:
 def read_cursor(request: Request) -> ListCursor | None:
     """Raises BadRequest."""
     text = request.query_params.get("cursor")
-    if not text:
-        return None
+    return cursor_in(text) if text else None
+
+
+def cursor_in(text: str) -> ListCursor:
+    """Return the cursor that `cursor_of` has written. Raises BadRequest."""
     match = _CURSOR.fullmatch(text)
     try:
         if match is not None:

@@ -18,10 +18,11 @@ BUILT: dict[DoorName, str] = {
     "responses": "threadcast.compat.responses.routes",
     "ai_sdk": "threadcast.compat.ai_sdk.routes",
     "ag_ui": "threadcast.compat.ag_ui.routes",
+    "mcp": "threadcast.compat.mcp.routes",
 }
 """The module with the endpoints of each door."""
 
 
 def door_routes(doors: Iterable[DoorName]) -> list[BaseRoute]:
     """Return the routes of these doors."""
-    return [route for name in doors if name in BUILT for route in import_module(BUILT[name]).ROUTES]
+    return [route for name in doors for route in import_module(BUILT[name]).ROUTES]

@@ -90,6 +90,14 @@ Print every event of a chat as a line of JSON, beginning with a snapshot, until 
   threadcast tail my-notes | jq -r .type
   threadcast tail my-notes --raw          print the bytes of the stream unchanged"""
 
+MCP = """\
+Be an MCP server on standard input and output, for clients that start programs: agents and editors. Every message is
+passed to a running server of ours, so chats are shared with its page and all other clients.
+
+  { "mcpServers": { "threadcast": { "command": "threadcast", "args": ["mcp"] } } }
+
+Start the server first, with `threadcast serve`. Clients that speak HTTP need no program: give them its address /mcp."""
+
 DEAD_LETTERS = """\
 A command that kills its worker at each of three tries is refused (its client sees the code `poison`), and the store
 keeps a copy: the newest 1,000 of each bucket. This command reads the copies directly from the store: from store.url

@@ -31,7 +31,7 @@ _QUERIES_OF_SERVER = ("mode", "scope", "on_disconnect", "stream", "starting_afte
 _HEADERS = ("Prefer", "Last-Event-ID", "Threadcast-Forward-Authorization")
 _PATHS = (
     *("chat_id", "chat_id:chat", "chat_id:path", "hash", "run_id", "tool_name", "client_request_id", "stream_id"),
-    *("conversation_id", "response_id", "model:path"),
+    *("conversation_id", "response_id", "model:path", "mode"),
 )
 
 _EVIL_PATHS = (".", "..", "%2e%2e", "%2e%2e%2f", "%00", "*", "%0d%0aSet-Cookie:a=b", "{}", "-", "feed", "import")
@@ -260,6 +260,38 @@ class Attempts:
         message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": self.text()}]}
         return json.dumps({"id": self.chat(), "messages": [message], "trigger": "submit-message"}).encode()
 
+    def _ag_ui(self) -> bytes:
+        message = {"id": "m1", "role": "user", "content": self.text()}
+        body: JsonObject = {"threadId": self.chat(), "runId": "r", "messages": [message]}
+        if self._random.random() < 0.5:
+            interrupt_id = f"{self.value('tool_call_id')}.x"
+            body |= {"resume": [{"interruptId": interrupt_id, "status": "resolved", "payload": {"approved": True}}]}
+        return json.dumps(body).encode()
+
+    def _mcp(self) -> bytes:
+        chat_id, call_id = self.chat(), self.value("tool_call_id")
+        if self._random.random() < 0.2:  # an answer to a question of ours
+            own = json.dumps([chat_id, call_id, "x"])
+            result = {"action": "accept", "content": {"approved": True}}
+            return json.dumps({"jsonrpc": "2.0", "id": own, "result": result}).encode()
+        uri = f"threadcast://chats/{chat_id}"
+        method, params = self._random.choice(
+            [
+                ("resources/read", {"uri": uri}),
+                ("resources/list", {"cursor": f"9999999999999:{chat_id}"}),
+                ("notifications/cancelled", {"requestId": 1}),
+                ("tools/call", {"name": "ask", "arguments": {"text": self.text(), "chat_id": chat_id, "model": ECHO}}),
+                ("tools/call", {"name": "read_chat", "arguments": {"chat_id": chat_id}}),
+                ("tools/call", {"name": "list_chats", "arguments": {"cursor": f"9999999999999:{chat_id}"}}),
+                ("tools/call", {"name": "search_chats", "arguments": {"query": self.text()[:200] or "x"}}),
+                (
+                    "tools/call",
+                    {"name": "decide", "arguments": {"chat_id": chat_id, "tool_call_id": call_id, "accepted": True}},
+                ),
+            ]
+        )
+        return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode()
+
     def _one_shot(self) -> bytes:
         chat_id, text = self.chat(), self.text()
         body: JsonObject = {
@@ -341,4 +373,7 @@ _BODIES: Mapping[str, Callable[[Attempts], bytes]] = {
     "createResponse": Attempts._response,
     "createConversation": lambda a: b"{}",
     "aiSdkChat": Attempts._ui_message,
+    "agUiRun": Attempts._ag_ui,
+    "agUiRunInMode": Attempts._ag_ui,
+    "mcpMessage": Attempts._mcp,
 }

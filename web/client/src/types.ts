@@ -666,6 +666,16 @@ export interface McpFailure {
   error: string;
 }
 
+/** A request, a notification (without `id`), or the client's answer to a request of ours (without `method`). */
+export interface McpMessage {
+  jsonrpc: "2.0";
+  id?: string | number | null;
+  method?: string;
+  params?: JsonObject;
+  result?: JsonObject | null;
+  error?: JsonObject | null;
+}
+
 /** A prompt of an MCP server. A message attaches it as `{type: "mcp_prompt", server, name, args}`. */
 export interface McpPrompt {
   server: string;
