@@ -46,7 +46,37 @@ async def ag_ui(http: httpx2.AsyncClient, chat_id: str) -> str:
     return await _posted(http, "/ag-ui", body)
 
 
-DOORS: dict[str, Reader] = {"own": own, "ag_ui": ag_ui}
+async def ai_sdk(http: httpx2.AsyncClient, chat_id: str) -> str:
+    message = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "go"}]}
+    return await _posted(http, "/ai-sdk/chat", {"id": chat_id, "messages": [message]})
+
+
+async def completions(http: httpx2.AsyncClient, chat_id: str) -> str:
+    message = {"role": "user", "content": "go"}
+    body = {"model": MODEL, "messages": [message], "stream": True, "metadata": {"chat_id": chat_id}}
+    return await _posted(http, "/v1/chat/completions", body)
+
+
+async def responses(http: httpx2.AsyncClient, chat_id: str) -> str:
+    return await _posted(
+        http, "/v1/responses", {"model": MODEL, "input": "go", "stream": True, "conversation": chat_id}
+    )
+
+
+async def mcp(http: httpx2.AsyncClient, chat_id: str) -> str:
+    meta = {"progressToken": 1}
+    params = {"name": "ask", "arguments": {"text": "go", "chat_id": chat_id}, "_meta": meta}
+    return await _posted(http, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+
+DOORS: dict[str, Reader] = {
+    "own": own,
+    "completions": completions,
+    "responses": responses,
+    "ai_sdk": ai_sdk,
+    "ag_ui": ag_ui,
+    "mcp": mcp,
+}
 """The way of reading through each door. `own` is the one that the others are compared with."""
 
 
