@@ -12,6 +12,7 @@ from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 
+from threadcast.api.answers import AnswerRoom
 from threadcast.api.edge import Edge, caller_of, read_json, release_body
 from threadcast.api.errors import answer
 from threadcast.api.operation import LIMITED, UNAVAILABLE, Answer, Operation
@@ -109,7 +110,7 @@ async def mcp_post(request: Request) -> Response:
                 _cancel(principal, message, envelope)
             return Response(status_code=202)
         _check_session(request, message, envelope)
-        return await _Call(edge, principal, request_id, message, envelope).answered()
+        return await _Call(request, edge, principal, request_id, message, envelope).answered()
     except RpcError as wrong:
         told = None if request_id is UNSET else request_id
         is_alone = request.headers.get("mcp-protocol-version") == REVISION
@@ -150,7 +151,7 @@ def _decisions(decisions: list[Decision]) -> ToolDecisions:
 
 def _cancel(principal: Principal, message: McpMessage, envelope: Envelope) -> None:
     given = message.params.get("requestId")
-    if isinstance(given, str | int):
+    if isinstance(given, str | int) and envelope.session:
         ask = _open_asks.get((principal.id, envelope.session, given))
         if ask is not None:
             ask.cancel()
@@ -160,8 +161,15 @@ class _Call:
     """One request of a client."""
 
     def __init__(
-        self, edge: Edge, principal: Principal, request_id: RequestId, message: McpMessage, envelope: Envelope
+        self,
+        request: Request,
+        edge: Edge,
+        principal: Principal,
+        request_id: RequestId,
+        message: McpMessage,
+        envelope: Envelope,
     ) -> None:
+        self._request = request
         self._edge = edge
         self._principal = principal
         self._id = request_id
@@ -228,21 +236,30 @@ class _Call:
                 case "ask":
                     return await self._ask(arguments_of(Ask, given))
                 case "list_chats":
-                    asked = arguments_of(ListChats, given)
-                    told = await listed(self._edge, self._principal, asked.query, asked.cursor)
+                    wanted = arguments_of(ListChats, given)
+                    found = await listed(self._edge, self._principal, wanted.query, wanted.cursor)
+                    return self._told(found)
                 case "read_chat":
                     wish = arguments_of(ReadChat, given)
-                    told = await read(self._edge, self._principal, wish.chat_id, wish.last)
+                    async with self._edge.answers.turn(self._request) as room:
+                        return self._told(await read(self._edge, self._principal, wish.chat_id, wish.last), room)
                 case "search_chats":
-                    told = await searched(self._edge, self._principal, arguments_of(SearchChats, given).query)
+                    words = arguments_of(SearchChats, given).query
+                    async with self._edge.answers.turn(self._request) as room:
+                        return self._told(await searched(self._edge, self._principal, words), room)
                 case "decide":
-                    told = await self._decide(arguments_of(Decide, given))
+                    return self._told(await self._decide(arguments_of(Decide, given)))
                 case _:
                     raise RpcError(INVALID_PARAMS, f"this server has no tool {str(name)[:100]!r}")
         except ThreadcastError as wrong:
             return self._reply(tool_failure(wrong))
-        text = msgspec.json.encode(told).decode()
-        return self._reply({"content": [{"type": "text", "text": text}], "structuredContent": told})
+
+    def _told(self, result: JsonObject, room: AnswerRoom | None = None) -> Response:
+        """Return the result of a tool, also as text, for clients that know no structured results."""
+        text = msgspec.json.encode(result).decode()
+        if room is not None:
+            room.take(2 * len(text))
+        return self._reply({"content": [{"type": "text", "text": text}], "structuredContent": result})
 
     async def _decide(self, asked: Decide) -> JsonObject:
         edge, principal = self._edge, self._principal
@@ -341,7 +358,7 @@ class _Call:
         )
         shown.prepare(self._id, chat_id)
         key = (principal.id, envelope.session, self._id)
-        if not envelope.is_alone:
+        if envelope.session:
             _open_asks[key] = shown
             shown.forget = lambda: _open_asks.pop(key, None) if _open_asks.get(key) is shown else None
         return shown
@@ -362,9 +379,10 @@ class _Call:
 
     async def _read(self) -> Response:
         uri = self._params.get("uri")
-        told = await read(self._edge, self._principal, chat_at(uri))
-        content = {"uri": uri, "text": msgspec.json.encode(told).decode()} | _JSON
-        return self._reply({"contents": [content]}, lasts=True)
+        async with self._edge.answers.turn(self._request) as room:
+            text = msgspec.json.encode(await read(self._edge, self._principal, chat_at(uri))).decode()
+            room.take(len(text))
+            return self._reply({"contents": [{"uri": uri, "text": text} | _JSON]}, lasts=True)
 
     async def _listen(self) -> Response:
         wanted = self._params.get("notifications")
