@@ -93,6 +93,28 @@ async def test_an_answer_to_an_older_question_has_no_effect_and_a_present_one_de
     assert "42" in watcher.messages[-1][1]
 
 
+async def test_a_repeated_call_whose_run_has_ended_returns_its_result_and_touches_no_other_run(
+    server: Process, http: httpx2.AsyncClient
+) -> None:
+    async with watching(server.url, "repeated") as watcher:
+        await command(server.url, "repeated", user_message("a", "hello", params={"model": "demo/echo"}))
+        await watcher.at_rest()
+        await command(server.url, "repeated", user_message("b", "x", params={"model": "demo/hang?after=2&rate=0"}))
+        await watcher.until(lambda w: w.state is not None and w.state.draft is not None)
+        params = {"name": "ask", "arguments": {"text": "hello"}, "requestState": '["repeated","a"]', "_meta": ALONE}
+        headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "ask"}
+        answer = await http.post("/mcp", json=request("tools/call", **params), headers=headers)
+        assert '"text":"You said: hello"' in answer.text
+        assert watcher.state is not None
+        assert not watcher.state.is_at_rest, "the other run goes on"
+        await command(server.url, "repeated", {"type": "abort", "client_request_id": "c"})
+        for wrong in ('["repeated","unknown"]', '["elsewhere","a"]'):
+            answer = await http.post(
+                "/mcp", json=request("tools/call", **{**params, "requestState": wrong}), headers=headers
+            )
+            assert answer.json()["result"]["isError"]
+
+
 async def test_streams_and_their_resources_are_bounded(server: Process, http: httpx2.AsyncClient) -> None:
     await command(server.url, "watched", user_message("a", "hello"))
     uri = "threadcast://chats/watched"

@@ -7,6 +7,7 @@ the answers and with `requestState`.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
+from itertools import takewhile
 
 import anyio
 import msgspec
@@ -136,10 +137,11 @@ class AskStream(Projection):
         message = self._message()
         if message is None:
             return []  # the call has just been posted
-        self._run.run_id = None if state.is_at_rest else state.runtime.run_id
-        if state.is_at_rest:
+        is_last = message == next((key for key in reversed(state.path) if state.nodes[key].role == "user"), None)
+        if state.is_at_rest or not is_last:  # a later message has its own run
             self.is_done = True
-            return self._last(state.runtime.outcome or "complete")
+            return self._last((is_last and state.runtime.outcome) or "complete")
+        self._run.run_id = state.runtime.run_id
         return self._at_pause() if state.runtime.pause_reasons else []
 
     def _message(self) -> str | None:
@@ -214,8 +216,9 @@ class AskStream(Projection):
         state = self._run.state
         path = list(state.path)
         own = self._message()
-        after = path[path.index(own) + 1 :] if own in path else []
-        answers = [state.nodes[key] for key in after if state.nodes[key].role == "assistant"]
+        after = (state.nodes[key] for key in path[path.index(own) + 1 :]) if own in path else iter(())
+        turn = takewhile(lambda node: node.role != "user", after)
+        answers = [node for node in turn if node.role == "assistant"]
         text = "\n\n".join(filter(None, (text_of(each.content) for each in answers)))
         told: JsonObject = {
             "chat_id": self.chat_id,
