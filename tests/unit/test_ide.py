@@ -11,9 +11,9 @@ from threadcast.chat.ide import CLAIM_MS
 from threadcast.tools.base import Tool
 from threadcast.tools.client import ClientTool
 from threadcast_protocol.fold.snapshot import active_path
-from threadcast_protocol.wire.commands import Abort, IdeToolClaim, IdeToolResult
+from threadcast_protocol.wire.commands import Abort, DeclaredTool, IdeToolClaim, IdeToolResult, UserMessage
 from threadcast_protocol.wire.deltas import AppendContent, SetToolCalls
-from threadcast_protocol.wire.events import IdeToolRequired
+from threadcast_protocol.wire.events import IdeToolRequired, RuntimeUpdated, StreamStarted
 
 TOOLS: dict[str, Tool] = {
     "open_file": ClientTool("open_file", "Opens a file in the editor."),
@@ -96,6 +96,37 @@ def test_silence_past_the_deadline_is_an_error_result() -> None:
     assert (late.content, late.tool_failed) == ("No client answered this call within 600 s.", True)
     assert isinstance(chat.step, CallModel)
     assert [a for _, a, _ in acks(chat.command(result("c0")))] == [False]
+
+
+@pytest.mark.parametrize(
+    ("own", "on_timeout", "outcome"), [(True, "stop", "aborted"), (True, None, None), (False, "stop", None)]
+)
+def test_with_stop_a_missing_result_of_the_messages_own_tool_ends_the_run(
+    own: bool, on_timeout: str | None, outcome: str | None
+) -> None:
+    short = {"short": ClientTool("short", "Answers soon.", timeout_seconds=1)}
+    declared = [DeclaredTool(name="short", description="Answers soon.")] if own else []
+    message = UserMessage(
+        client_request_id="q",
+        content="hi",
+        tools=declared,
+        params={"on_client_timeout": on_timeout} if on_timeout else {},
+    )
+    chat = PureChat(table({**TOOLS, **short}), message)
+    calls = [call("c0", "short"), call("c1", "open_file", '{"path":"a.py"}')]
+    chat.stream(AppendContent("let me see"), SetToolCalls(calls))
+    chat.finish()
+    deadline = next_deadline_ms(chat.state)
+    assert deadline is not None and chat.state.runtime.state == "waiting_ide"
+    before = len(chat.events)
+    chat.wake(deadline)
+    assert not any(isinstance(event, StreamStarted) for event in chat.events[before:])
+    ended = [event.outcome for event in chat.events[before:] if isinstance(event, RuntimeUpdated) and event.outcome]
+    assert ended == ([outcome] if outcome else [])
+    answered = {m.tool_call_id: m.content for m in active_path(chat.state) if m.role == "tool"}
+    assert answered["c0"] == "No client answered this call within 1 s."
+    assert ("c1" in answered) == (outcome is not None)
+    assert chat.is_waiting and (chat.state.private.run is None) == (outcome is not None)
 
 
 def test_one_client_claims_and_others_hear_so_until_the_claim_lapses() -> None:

@@ -53,6 +53,7 @@ ROWS: dict[str, tuple[list[object], list[object]]] = {
     "max_rounds": ([1, 100, None], [0, 101, 1.5, "5"]),
     "on_limit": (["stop", "summarize", "ask", None], ["go", 1]),
     "on_abort": (["keep", "discard", None], ["drop"]),
+    "on_client_timeout": (["continue", "stop", None], ["wait"]),
     "on_deny": (["continue", "stop", None], ["ask"]),
     "on_owner_loss": (["auto", "continue", "restart", "stop", None], ["retry"]),
     "reasoning": (["stream", "log", "off", None], ["on", True]),

@@ -32,6 +32,7 @@ __all__ = [
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 OnLimit: TypeAlias = Literal["stop", "summarize", "ask"]
 OnAbort: TypeAlias = Literal["keep", "discard"]
+OnClientTimeout: TypeAlias = Literal["continue", "stop"]
 OnDeny: TypeAlias = Literal["continue", "stop"]
 OnOwnerLoss: TypeAlias = Literal["auto", "continue", "restart", "stop"]
 Reasoning: TypeAlias = Literal["stream", "log", "off"]
@@ -95,6 +96,7 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_rounds: int | None = None
     on_limit: str | None = None
     on_abort: str | None = None
+    on_client_timeout: str | None = None
     on_deny: str | None = None
     on_owner_loss: str | None = None
     reasoning: str | None = None
@@ -151,6 +153,7 @@ class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_rounds: Annotated[int, Meta(ge=1, le=100)] | None | UnsetType = UNSET
     on_limit: OnLimit | None | UnsetType = UNSET
     on_abort: OnAbort | None | UnsetType = UNSET
+    on_client_timeout: OnClientTimeout | None | UnsetType = UNSET
     on_deny: OnDeny | None | UnsetType = UNSET
     on_owner_loss: OnOwnerLoss | None | UnsetType = UNSET
     reasoning: Reasoning | None | UnsetType = UNSET

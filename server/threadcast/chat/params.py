@@ -25,6 +25,7 @@ SERVER_DEFAULTS: JsonObject = {
     "max_rounds": MAX_ROUNDS,
     "merge_queued": True,
     "on_abort": "keep",
+    "on_client_timeout": "continue",
     "on_deny": "continue",
     "on_limit": "stop",
     "on_owner_loss": "auto",

@@ -1383,6 +1383,7 @@ export interface Thread {
   max_rounds?: number | null;
   on_limit?: string | null;
   on_abort?: string | null;
+  on_client_timeout?: string | null;
   on_deny?: string | null;
   on_owner_loss?: string | null;
   reasoning?: string | null;
@@ -1438,6 +1439,7 @@ export interface ThreadChanges {
   max_rounds?: number | null;
   on_limit?: "ask" | "stop" | "summarize" | null;
   on_abort?: "discard" | "keep" | null;
+  on_client_timeout?: "continue" | "stop" | null;
   on_deny?: "continue" | "stop" | null;
   on_owner_loss?: "auto" | "continue" | "restart" | "stop" | null;
   reasoning?: "log" | "off" | "stream" | null;
@@ -1501,6 +1503,7 @@ export interface ThreadPatch {
   max_rounds?: number | null | "";
   on_limit?: "ask" | "stop" | "summarize" | null | "";
   on_abort?: "discard" | "keep" | null | "";
+  on_client_timeout?: "continue" | "stop" | null | "";
   on_deny?: "continue" | "stop" | null | "";
   on_owner_loss?: "auto" | "continue" | "restart" | "stop" | null | "";
   reasoning?: "log" | "off" | "stream" | null | "";
@@ -1550,6 +1553,7 @@ export interface ThreadUpdated {
   max_rounds?: number | null;
   on_limit?: "ask" | "stop" | "summarize" | null;
   on_abort?: "discard" | "keep" | null;
+  on_client_timeout?: "continue" | "stop" | null;
   on_deny?: "continue" | "stop" | null;
   on_owner_loss?: "auto" | "continue" | "restart" | "stop" | null;
   reasoning?: "log" | "off" | "stream" | null;
@@ -1789,6 +1793,7 @@ export interface TrajectoryChat {
   max_rounds?: number | null;
   on_limit?: string | null;
   on_abort?: string | null;
+  on_client_timeout?: string | null;
   on_deny?: string | null;
   on_owner_loss?: string | null;
   reasoning?: string | null;

@@ -21,8 +21,9 @@ from threadcast.chat.facts import CallAsked, ToolStarted
 from threadcast.chat.journal import need_key
 from threadcast.chat.owner_state import Gate, OwnerState, Run
 from threadcast.chat.queue import is_steered
-from threadcast.chat.runs import answer_call, asking_message_id, close_calls, open_calls
+from threadcast.chat.runs import answer_call, asking_message_id, close_calls, end_run, open_calls
 from threadcast.chat.runtime import say_runtime
+from threadcast.profiles.context import declared_tools
 from threadcast.profiles.profile import ChatTools
 from threadcast.tools.base import Tool, read_arguments
 from threadcast_protocol.wire.events import IdeToolRequired, PauseCleared, PauseReason, PauseRequired, ToolStatus
@@ -63,14 +64,20 @@ def tools_offered(builder: EntryBuilder, run: Run) -> bool:
 
 def next_call(builder: EntryBuilder, run: Run, table: ChatTools) -> Step | None:
     """Return the step for the round's next calls, in call order (LOOP-3), or `Wait` while a person or a client is
-    asked. Returns None if the state has changed, so that the caller must plan again."""
+    asked. Returns None if the state has changed, so that the caller must plan again; the run may have ended."""
     if is_steered(builder.state):
         close_calls(builder, "Interrupted by a new message before it was run.", "aborted")
         return None
     if not tools_offered(builder, run):
         close_calls(builder, "No tools are offered now; answer without them.", "error")
         return None
-    if answer_overdue(builder, table) or publish_client_calls(builder, run, table):
+    declared = declared_tools(builder.state)
+    if late := answer_overdue(builder, table):
+        if builder.param("on_client_timeout") == "stop" and any(name in declared for name in late):
+            close_calls(builder, "The run ended, because no client answered another call in time.", "aborted")
+            end_run(builder, "aborted")
+        return None
+    if publish_client_calls(builder, run, table):
         return None
     state = builder.state
     calls = open_calls(state)
@@ -165,9 +172,9 @@ def publish_client_calls(builder: EntryBuilder, run: Run, table: ChatTools) -> b
     return False
 
 
-def answer_overdue(builder: EntryBuilder, table: ChatTools) -> bool:
-    """Answer the calls whose clients have missed the deadline with an error (PROTOCOL §12). Returns whether there were
-    any such calls."""
+def answer_overdue(builder: EntryBuilder, table: ChatTools) -> list[str]:
+    """Answer the calls whose clients have missed the deadline with an error (PROTOCOL §12). Returns the names of their
+    tools."""
     overdue = {
         waiting.tool_call_id
         for waiting in builder.state.runtime.ide_calls
@@ -178,7 +185,7 @@ def answer_overdue(builder: EntryBuilder, table: ChatTools) -> bool:
         tool = table.get(call.function.name)
         seconds = f" within {tool.timeout_seconds:g} s" if tool is not None else " in time"
         answer_call(builder, call, f"No client answered this call{seconds}.", status="error")
-    return bool(late)
+    return [call.function.name for call in late]
 
 
 def question_about(state: OwnerState, run: Run, call: ToolCall, table: ChatTools) -> PauseReason | None:

@@ -44,7 +44,7 @@ from threadcast_protocol.wire.commands import (
     SetParams,
     UserMessage,
 )
-from threadcast_protocol.wire.errors import BadRequest, Conflict, NotFound, Refused, ThreadcastError
+from threadcast_protocol.wire.errors import BadRequest, Conflict, IdTaken, Refused, ThreadcastError
 from threadcast_protocol.wire.messages import JsonObject
 from threadcast_protocol.wire.principal import Principal
 
@@ -140,6 +140,8 @@ async def chat_completions(request: Request) -> Response:
     if target.meta is not None and target.meta.state == "paused":
         raise Conflict(AWAITS_DECISION)
     params: JsonObject = {**wish.params, **model, **({"mode": mode} if mode else {})}
+    if wish.tools:  # without their results the answer has no reader any more
+        params["on_client_timeout"] = "stop"
     request_id = f"openai-{secrets.token_hex(12)}"
     run_id = _open_run_of(wish, target)
     commands = _results(wish, target) if wish.is_continuation else _commands(wish, target, params, request_id)
@@ -216,9 +218,11 @@ async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: st
     if named:
         path = "/metadata/chat_id" if wish.named else ""
         chat_id = chat_id_of(named, "openai", principal.id, await edge.store.secret(), path)
-        meta = await edge.own_or_new(chat_id, principal)
-        if meta is None and wish.is_continuation:
-            raise NotFound("no such chat")
+        try:
+            meta = await (edge.own if wish.is_continuation else edge.own_or_new)(chat_id, principal)
+        except IdTaken as taken:
+            taken.path = path or None
+            raise
         if meta is None:
             return Target(chat_id)
         state, _ = await load_folded(edge.store, chat_id, with_facts=True)
