@@ -27,7 +27,7 @@ from threadcast.compat.foreign_ids import chat_id_of
 from threadcast.compat.oneshot_bodies import OnDisconnect
 from threadcast.compat.openai.chunks import OpenAIChunks
 from threadcast.compat.openai.errors import error_of
-from threadcast.compat.openai.histories import relation_of, turns_of_path, turns_of_request
+from threadcast.compat.openai.histories import Relation, relation_of, turns_of_path, turns_of_request
 from threadcast.compat.openai.models import params_of_model
 from threadcast.compat.openai.requests import CompletionsRequest, Wish, read_completions
 from threadcast.compat.run_answer import LEAVE_SECONDS, RunAnswer
@@ -65,12 +65,14 @@ continue recent conversations; an older one becomes a new chat that holds the hi
 
 
 class Target(NamedTuple):
-    """The chat of a request. `meta` is None for a chat that the request creates; `state` is that of an existing chat.
-    `is_side` tells that the request is beside the conversation of the chat that it names."""
+    """The chat of a request. `meta` is None for a chat that the request creates; `state` is that of an existing chat,
+    and `relation` how the request's history relates to it. `is_side` tells that the request is beside the conversation
+    of the chat that it names."""
 
     chat_id: str
     meta: ChatMeta | None = None
     state: OwnerState | None = None
+    relation: Relation = "same"
     is_side: bool = False
 
 
@@ -227,9 +229,10 @@ async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: st
             return Target(chat_id)
         state, _ = await load_folded(edge.store, chat_id, with_facts=True)
         is_whole = bool(wish.history) or bool(by_header)  # a client that knows our chats may send its new message only
-        if wish.is_continuation or not is_whole or _relation(wish, state) != "other":
-            return Target(chat_id, meta, state)
-        return Target(_new_chat_id(), is_side=True)
+        relation: Relation = "same" if wish.is_continuation or not is_whole else _relation(wish, state)
+        if relation == "other":
+            return Target(_new_chat_id(), is_side=True)
+        return Target(chat_id, meta, state, relation)
     if wish.results and (chat_id := wish.results[-1].chat_id):
         if wish.is_continuation:
             meta = await edge.own(chat_id, principal)
@@ -254,12 +257,12 @@ async def _matched(edge: Edge, principal: Principal, wish: Wish) -> Target | Non
         if relation == "same":
             return Target(meta.chat_id, meta, state)
         if relation == "earlier" and edited is None:
-            edited = Target(meta.chat_id, meta, state)
+            edited = Target(meta.chat_id, meta, state, "earlier")
     return edited
 
 
-def _relation(wish: Wish, state: OwnerState) -> str:
-    return relation_of(turns_of_request(wish.history), turns_of_path(active_path(state)))
+def _relation(wish: Wish, state: OwnerState) -> Relation:
+    return relation_of(turns_of_request(wish.history), turns_of_path(active_path(state)), wish.content)
 
 
 def _commands(wish: Wish, target: Target, params: JsonObject, request_id: str) -> list[Command]:
@@ -271,7 +274,7 @@ def _commands(wish: Wish, target: Target, params: JsonObject, request_id: str) -
     state = target.state
     if state is None and wish.history:
         commands.append(RestoreMessages(client_request_id=f"{request_id}-history", messages=wish.history))
-    if state is not None and wish.history and _relation(wish, state) == "earlier":
+    if state is not None and target.relation == "earlier":
         turns = turns_of_path(active_path(state))
         index = turns[len(turns_of_request(wish.history))].at
         retry = RetryFromIndex(

@@ -36,14 +36,17 @@ def turns_of_request(history: Sequence[JsonObject]) -> list[Utterance]:
     return _merged((str(each["role"]), _text(each["content"]), index) for index, each in enumerate(history))
 
 
-def relation_of(given: Sequence[Utterance], path: Sequence[Utterance]) -> Relation:
+def relation_of(given: Sequence[Utterance], path: Sequence[Utterance], asked: object = None) -> Relation:
     """Return how a request's history relates to a chat: the same turns; its earlier turns, so that the request changes
-    the turn after them; or another conversation."""
+    the turn after them; or another conversation. Without a history, a request is only known by its message `asked`: if
+    that is the chat's first question, the question is asked again."""
     if len(given) > len(path) or not all(map(_is_same, given, path)):
         return "other"
     if len(given) == len(path):
         return "same"
-    return "earlier" if given and path[len(given)].role == "user" else "other"
+    after = path[len(given)]
+    is_known = bool(given) or after.text.strip() == _text(asked).strip()
+    return "earlier" if is_known and after.role == "user" else "other"
 
 
 def _is_same(given: Utterance, held: Utterance) -> bool:
