@@ -17,7 +17,7 @@ KEPT_BY_NOBODY = ("no-store", "nosniff")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 STREAMS = {
     *("/v1/chats/subscribe", "/v1/chats/feed", "/v1/sidebar/subscribe"),
-    "/v1/responses/{response_id}",
+    *("/v1/responses/{response_id}", "/mcp"),
 }
 
 
