@@ -15,7 +15,7 @@ from tests.peers.installed import PEERS, node_package
 from tests.ports import free_port
 from tests.support.server import ROOT, Process, started_server
 
-__all__ = ["at_rest", "opened_example", "send", "set_model", "texts"]
+__all__ = ["agree", "at_rest", "opened_example", "send", "set_model", "texts"]
 
 VITE = ROOT / "web/node_modules/vite/bin/vite.js"
 PORT = "http://localhost:5173"
@@ -59,6 +59,11 @@ def send(page: Page, words: str) -> None:
 
 def texts(page: Page) -> list[str]:
     return page.get_by_role("listitem").all_inner_texts()
+
+
+def agree(page: Page, settled: Page) -> None:
+    """Wait until a page shows what a page at rest shows."""
+    expect(page.get_by_role("listitem")).to_have_text(texts(settled), use_inner_text=True)
 
 
 def at_rest(page: Page) -> None:

@@ -52,7 +52,7 @@ def wrong_client_calls(reading: Reading, commands: Iterable[Asked]) -> Iterator[
     shown: dict[str, Counter[str]] = defaultdict(Counter)
     for result in reading.results.values():
         if result.tool_name in CLIENT_TOOLS:
-            shown[result.call_id][result.text] += 1
+            shown[result.call_id][result.text] += result.was_asked or not result.has_failed
             if not result.has_failed and result.text not in accepted[result.call_id]:
                 yield Wrong("client tool", result.call_id, f"nobody's answer was accepted, and it says {result.text!r}")
     for call_id, answers in accepted.items():

@@ -49,6 +49,8 @@ class Result(NamedTuple):
     tool_name: str
     text: str
     has_failed: bool
+    was_asked: bool = False
+    """Whether a client had been asked for the call; an interrupted call fails without it."""
 
 
 class Reading(msgspec.Struct, kw_only=True):
@@ -59,7 +61,8 @@ class Reading(msgspec.Struct, kw_only=True):
     with its kind.
 
     Of tools: `results` are all tool messages by id, `done_calls` calls of our counting tools that gave a result,
-    `required` says how often a client was asked for a call, and `claims` who claimed it and until when, with ("", 0)
+    `required` says how often a client was asked for a call, `asked_calls` are these calls of the newest message that
+    names their id (a model may use an id again), and `claims` say who claimed it and until when, with ("", 0)
     wherever it was asked for. Of sub-chats: `children` are their calls by chat id, `answers` the results of these
     calls, `ended` what the parent was told of their ends, as (outcome, text)."""
 
@@ -85,6 +88,7 @@ class Reading(msgspec.Struct, kw_only=True):
     results: dict[str, Result] = {}
     answers: dict[str, Result] = {}
     required: Counter[str] = msgspec.field(default_factory=Counter)
+    asked_calls: set[str] = msgspec.field(default_factory=set)
     claims: dict[str, list[tuple[str, int]]] = msgspec.field(default_factory=lambda: defaultdict(list))
     children: dict[str, str] = {}
     ended: dict[str, list[tuple[str, str]]] = msgspec.field(default_factory=lambda: defaultdict(list))
@@ -169,10 +173,12 @@ def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, lis
                 _note_result(reading, message, message.tool_call_id)
             elif message.role == "assistant":
                 reading.tool_names.update({call.id: call.function.name for call in message.tool_calls})
+                reading.asked_calls.difference_update(call.id for call in message.tool_calls)
                 if message.message_id in asked:
                     _check_answer(reading, message, asked[message.message_id])
         case IdeToolRequired():
             reading.required[event.tool_call_id] += 1
+            reading.asked_calls.add(event.tool_call_id)
             reading.claims[event.tool_call_id].append(("", 0))
         case ToolStatus() if event.claimed_by is not None and event.claim_expires_at is not None:
             reading.claims[event.tool_call_id].append((event.claimed_by, event.claim_expires_at))
@@ -197,7 +203,8 @@ def _note_files(reading: Reading, message: Message, request_id: str) -> None:
 
 def _note_result(reading: Reading, message: Message, call_id: str) -> None:
     name = reading.tool_names.get(call_id, "")
-    result = Result(call_id, name, text_of(message.content), bool(message.tool_failed))
+    was_asked = call_id in reading.asked_calls
+    result = Result(call_id, name, text_of(message.content), bool(message.tool_failed), was_asked)
     if message.message_id not in reading.results:  # it may come back to the path when what stood beside it goes
         reading.results[message.message_id] = result
         waiting = [key for key, by in reading.children.items() if by == call_id and key not in reading.answers]

@@ -35,13 +35,14 @@ def result_of(request_id: str, text: str) -> Asked:
     return Asked(chat_id="c1", request_id=request_id, type="ide_tool_result", body=body)
 
 
-CALLING = MessageAdded(
-    Message(
-        role="assistant", content="", message_id="m2", tool_calls=[ToolCall("c", 0, FunctionCall("open_file", "{}"))]
-    ),
-    1,
-)  # fmt: skip
+def calling(message_id: str) -> Event:
+    calls = [ToolCall("c", 0, FunctionCall("open_file", "{}"))]
+    return MessageAdded(Message(role="assistant", content="", message_id=message_id, tool_calls=calls), 1)
+
+
+CALLING, CALLING_AGAIN = calling("m2"), calling("m5")
 DONE: list[Event] = [CALLING, required(), answered("done"), Ack("i1", True, {})]
+AGAIN: list[Event] = [required(), answered("done", message_id="m6"), Ack("i1", True, {})]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,10 @@ DONE: list[Event] = [CALLING, required(), answered("done"), Ack("i1", True, {})]
         ([CALLING, required(), Ack("i1", True, {})], False),
         ([CALLING, required(), answered("never said"), Ack("i1", True, {})], False),
         ([CALLING, required()], False),
+        ([CALLING, answered("interrupted", failed=True), CALLING_AGAIN, *AGAIN], True),
+        ([*DONE, CALLING_AGAIN, answered("interrupted", failed=True, message_id="m4")], True),
+        ([*DONE, CALLING_AGAIN, required(), answered("interrupted", failed=True, message_id="m4")], True),
+        ([*DONE, CALLING_AGAIN, answered("done", message_id="m4")], False),
         ([*DONE[:2], claimed("left", 70_000), claimed("left", 80_000), *DONE[2:]], True),
         ([*DONE[:2], claimed("left", 70_000), claimed("right", 80_000), *DONE[2:]], False),
         ([*DONE[:2], claimed("left", 70_000), claimed("right", 130_000), *DONE[2:]], True),
