@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from threadcast.compat.base import OutFrame
-from threadcast.compat.openai.chunks import PAUSE_MARK, ROUND_SEPARATOR, OpenAIChunks, call_id_of, read_call_id
+from threadcast.compat.foreign_ids import call_id_of, read_call_id
+from threadcast.compat.openai.chunks import PAUSE_MARK, ROUND_SEPARATOR, OpenAIChunks
 from threadcast.compat.openai.histories import relation_of, turns_of_path, turns_of_request
-from threadcast.compat.openai.requests import CompletionsRequest, read_completions
+from threadcast.compat.openai.requests import MESSAGES_MAX_COUNT, CompletionsRequest, read_completions
 from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.events import (
@@ -178,3 +179,11 @@ def test_a_body_is_read_or_refused_with_its_place(more: JsonObject) -> None:
 def test_anything_else_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(BadRequest):
         read_completions(body)
+
+
+def test_a_request_has_a_bounded_number_of_messages() -> None:
+    message = {"role": "user", "content": "x"}
+    read_completions(json.dumps({"messages": [message] * MESSAGES_MAX_COUNT}).encode())
+    with pytest.raises(BadRequest) as refused:
+        read_completions(json.dumps({"messages": [message] * (MESSAGES_MAX_COUNT + 1)}).encode())
+    assert refused.value.path == "/messages"

@@ -52,6 +52,25 @@ MCP: list[JsonObject] = [
 ]
 """Requests of the door of MCP."""
 
+RESPONSE = "/v1/responses/resp_s" + "0" * 24 + "_{chat_id}"
+RESULT: JsonObject = {"type": "function_call_output", "call_id": "call_1@{chat_id}", "output": "x"}
+TOOL_MESSAGE: JsonObject = {"role": "tool", "tool_call_id": "call_1@{chat_id}", "content": "x"}
+OPENAI: list[tuple[str, str, JsonObject]] = [
+    ("GET", RESPONSE, {}),
+    ("GET", RESPONSE + "?stream=true&starting_after=1", {}),
+    ("GET", RESPONSE + "/input_items", {}),
+    ("POST", RESPONSE + "/cancel", {}),
+    ("DELETE", RESPONSE, {}),
+    ("GET", "/v1/conversations/{chat_id}", {}),
+    ("DELETE", "/v1/conversations/{chat_id}", {}),
+    ("POST", "/v1/responses", {"json": {"input": "x", "conversation": "{chat_id}"}}),
+    ("POST", "/v1/responses", {"json": {"input": [RESULT]}}),
+    ("POST", "/v1/responses", {"json": {"input": [RESULT], "store": False}}),
+    ("POST", "/v1/chat/completions", {"json": {"messages": [TOOL_MESSAGE]}}),
+    ("POST", "/v1/chat/completions", {"json": {"messages": [TOOL_MESSAGE], "metadata": {"chat_id": "{chat_id}"}}}),
+]
+"""Requests of the doors of OpenAI's formats that read or continue a chat."""
+
 LARGE = "x" * 100_000
 """A text that the server stores as a blob of the chat, before it posts the command."""
 
@@ -134,6 +153,7 @@ async def test_every_route_answers_a_foreign_a_deleted_and_an_unknown_chat_alike
                 {"json": {**AI_SDK, "messages": [{**AI_SDK["messages"][0], "role": "assistant"}]}},
             ),
             ("POST", "/ag-ui", {"json": AG_UI}),
+            *OPENAI,
             *(("POST", "/mcp", {"json": {"jsonrpc": "2.0", "id": 1, **body}}) for body in MCP),
             ("POST", "/ag-ui/agent", {"json": {**AG_UI, "resume": [{"interruptId": "i", "status": "cancelled"}]}}),
             ("POST", "/api/chat/stream", {"json": {"conversation_id": "{chat_id}", "message": "x"}}),
@@ -233,6 +253,11 @@ async def test_a_taken_id_is_refused_with_advice_by_everything_that_creates_chat
             answers.append(await bob.post(f"/v1/chats/{chat_id}/blobs", content=b"bytes"))
             agent = {"conversation_id": chat_id, "message": "x", "context_type": "any"}
             answers.append(await bob.post("/v1/agent/chat", json=agent))
+            completions = {"messages": [{"role": "user", "content": "x"}], "metadata": {"chat_id": chat_id}}
+            refused = await bob.post("/v1/chat/completions", json=completions)
+            told = refused.json()["error"]
+            assert (refused.status_code, told["code"], told["param"]) == (409, "id_taken", "metadata.chat_id")
+            assert "128 random bits" in told["message"]
             for answer in answers:
                 assert (answer.status_code, answer.json()["code"]) == (409, "id_taken"), answer.text
                 assert "128 random bits" in answer.json()["detail"]

@@ -9,7 +9,7 @@ import hmac
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.ids import RESERVED_CHAT_IDS, is_id
 
-__all__ = ["FOREIGN_ID_MAX_CHARACTERS", "chat_id_of"]
+__all__ = ["FOREIGN_ID_MAX_CHARACTERS", "call_id_of", "chat_id_of", "read_call_id"]
 
 FOREIGN_ID_MAX_CHARACTERS = 512
 """The longest id that is mapped. The formats set no bound; ids in use are UUIDs, or paths of at most a hundred
@@ -29,3 +29,15 @@ def chat_id_of(foreign_id: str, door: str, owner: str, secret: bytes, path: str 
         return foreign_id
     words = "\0".join((door, owner, foreign_id)).encode("utf-8", "surrogatepass")
     return f"{door}-{hmac.digest(secret, words, 'sha256').hex()[:40]}"
+
+
+def call_id_of(chat_id: str, tool_call_id: str) -> str:
+    """Return the id under which a client gets a call of its own tools. The id names the chat, so that a client which
+    knows no chats finds it again."""
+    return f"{tool_call_id}@{chat_id}"
+
+
+def read_call_id(call_id: str) -> tuple[str, str]:
+    """Return the call's id in the chat, and the chat's id, '' if the id names none. Ids of chats have no `@`."""
+    own, mark, chat_id = call_id.rpartition("@")
+    return (own, chat_id) if mark else (call_id, "")

@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection
 
 from threadcast.compat.base import OutFrame, Projection, json_frame
+from threadcast.compat.foreign_ids import call_id_of
 from threadcast.compat.openai.errors import openai_error
 from threadcast_protocol.fold.state import ChatState
 from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning
@@ -23,7 +24,7 @@ from threadcast_protocol.wire.events import (
 )
 from threadcast_protocol.wire.messages import JsonObject, Usage, add_usage, text_of
 
-__all__ = ["PAUSE_MARK", "ROUND_SEPARATOR", "OpenAIChunks", "call_id_of", "read_call_id"]
+__all__ = ["PAUSE_MARK", "ROUND_SEPARATOR", "OpenAIChunks"]
 
 DONE = OutFrame(None, "[DONE]")
 
@@ -35,17 +36,6 @@ PAUSE_MARK = "[Waiting for approval: "
 
 _CLOSED_REASONS = frozenset({"stop", "length", "content_filter"})
 """OpenAI's finish reasons, without those that ask the client to act."""
-
-
-def call_id_of(chat_id: str, tool_call_id: str) -> str:
-    """Return the id under which a client gets a call of its own tools."""
-    return f"{tool_call_id}@{chat_id}"
-
-
-def read_call_id(call_id: str) -> tuple[str, str]:
-    """Return the call's id in the chat, and the chat's id, '' if the id names none. Ids of chats have no `@`."""
-    own, mark, chat_id = call_id.rpartition("@")
-    return (own, chat_id) if mark else (call_id, "")
 
 
 class OpenAIChunks(Projection):

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Meta
 
 from threadcast.chat.params import SAMPLERS
+from threadcast.compat.foreign_ids import read_call_id
 from threadcast.compat.oneshot_bodies import OneShotRequest
-from threadcast.compat.openai.chunks import read_call_id
 from threadcast_protocol.wire.bodies import decode_body
 from threadcast_protocol.wire.commands import DeclaredTool
 from threadcast_protocol.wire.errors import BadRequest

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from threadcast.compat.foreign_ids import read_call_id
 from threadcast.compat.responses.response_stream import APPROVAL_PREFIX
 from threadcast_protocol.wire.bodies import decode_body
 from threadcast_protocol.wire.commands import Decision, DeclaredTool
@@ -85,10 +86,12 @@ class ConversationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(NamedTuple):
-    """The answers that a run waits for: results of calls, as (call id, text), and decisions."""
+    """The answers that a run waits for: results of calls, as (call id, text), and decisions. `chat_id` is the chat that
+    the ids of the calls name; '' if they name none."""
 
     results: list[tuple[str, str]]
     decisions: list[Decision]
+    chat_id: str = ""
 
 
 class Given(NamedTuple):
@@ -103,7 +106,7 @@ class Given(NamedTuple):
 _responses: msgspec.json.Decoder[ResponseRequest] = msgspec.json.Decoder(ResponseRequest)
 _conversations: msgspec.json.Decoder[ConversationRequest] = msgspec.json.Decoder(ConversationRequest)
 
-_SKIPPED = frozenset({"reasoning", "function_call", "mcp_approval_request", "mcp_call", "mcp_list_tools"})
+_SKIPPED = frozenset({"reasoning", "mcp_approval_request", "mcp_call", "mcp_list_tools"})
 """Items that clients send back, and that the chat has already."""
 
 
@@ -152,7 +155,8 @@ def declared_tools(tools: Sequence[JsonObject]) -> list[DeclaredTool]:
 
 
 def read_input(given: str | Sequence[JsonObject], path: str = "/input") -> Given:
-    """Return the parts of a request's input.
+    """Return the parts of a request's input. Results of functions at its end are answers that a run waits for; earlier
+    ones are part of the history, with their calls.
 
     Raises:
         BadRequest: an item has an unknown type or lacks a field; `path` points at it.
@@ -173,10 +177,15 @@ def read_input(given: str | Sequence[JsonObject], path: str = "/input") -> Given
                 instructions.append("\n".join(part.get("text", "") for part in parts))
             elif role in ("user", "assistant"):
                 messages.append({"role": role, "content": parts})
+                answers.results.clear()
             else:
                 raise BadRequest("the role of a message is user, assistant, system or developer", path=f"{where}/role")
         elif kind == "function_call_output":
-            answers.results.append((_text(item, "call_id", where), _output(item.get("output"), where)))
+            call_id, text = _text(item, "call_id", where), _output(item.get("output"), where)
+            answers.results.append((call_id, text))
+            messages.append({"role": "tool", "content": text, "tool_call_id": read_call_id(call_id)[0]})
+        elif kind == "function_call":
+            _add_call(messages, item, where)
         elif kind == "mcp_approval_response":
             answers.decisions.append(_decision(item, where))
         elif not isinstance(kind, str) or kind not in _SKIPPED:
@@ -186,10 +195,26 @@ def read_input(given: str | Sequence[JsonObject], path: str = "/input") -> Given
         first -= 1
     content = [part for message in messages[first:] for part in message["content"]]
     history = [
-        message if message["role"] == "user" else {**message, "content": _joined(message["content"])}
+        {**message, "content": _joined(message["content"])} if message["role"] == "assistant" else message
         for message in messages[:first]
     ]
-    return Given("\n\n".join(instructions), history, content, answers)
+    chats = {read_call_id(call_id)[1] for call_id, _ in answers.results}
+    if len(chats) > 1:
+        raise BadRequest("input: the results are those of calls of one conversation", path=path)
+    own = [(read_call_id(call_id)[0], text) for call_id, text in answers.results]
+    return Given("\n\n".join(instructions), history, content, Answers(own, answers.decisions, "".join(chats)))
+
+
+def _add_call(messages: list[JsonObject], item: JsonObject, where: str) -> None:
+    """Add a call of the history to the message of the assistant that makes it."""
+    call: JsonObject = {
+        "id": read_call_id(_text(item, "call_id", where))[0],
+        "type": "function",
+        "function": {"name": _text(item, "name", where), "arguments": _text(item, "arguments", where)},
+    }
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": []})
+    messages[-1].setdefault("tool_calls", []).append(call)
 
 
 def _joined(parts: Sequence[JsonObject]) -> str:

@@ -14,6 +14,7 @@ from threadcast.api.operation import Answer, Operation
 from threadcast.api.posting import lay_down
 from threadcast.base.large_reads import in_large_read
 from threadcast.compat.responses.bodies import (
+    Answers,
     Given,
     ResponseRequest,
     declared_tools,
@@ -32,6 +33,7 @@ from threadcast_protocol.wire.commands import (
     Command,
     IdeToolResult,
     RestoreMessages,
+    SetParams,
     ToolDecisions,
     UserMessage,
 )
@@ -40,6 +42,9 @@ from threadcast_protocol.wire.messages import JsonObject
 from threadcast_protocol.wire.principal import Principal
 
 __all__ = ["create_response"]
+
+STORE_KEY = "responses_store"
+"""The key of a thread's metadata that marks chats which a request with `store: false` has created."""
 
 
 @Operation(
@@ -61,7 +66,7 @@ async def create_response(request: Request) -> Response:
     asked = await in_large_read(partial(read_response, body)) if is_large else read_response(body)
     given = read_input(asked.input)
     release_body(request)
-    target = await _target_of(edge, principal, asked)
+    target = await _target_of(edge, principal, asked, given.answers)
     if given.answers.results or given.answers.decisions:
         return _continued(edge, principal, asked, given, target)
     return await _asked(edge, principal, asked, given, target)
@@ -77,11 +82,15 @@ class _Target:
         self.branch_at = branch_at
 
 
-async def _target_of(edge: Edge, principal: Principal, asked: ResponseRequest) -> _Target:
+async def _target_of(edge: Edge, principal: Principal, asked: ResponseRequest, answers: Answers) -> _Target:
     if (name := asked.conversation_id) is not None:
         await own_conversation(edge, principal, name)
         state, _ = await load_folded(edge.store, name, with_facts=False)
         return _Target(name, state)
+    if asked.previous_response_id is None and answers.chat_id:  # a client that keeps the conversation itself
+        await own_conversation(edge, principal, answers.chat_id)
+        state, _ = await load_folded(edge.store, answers.chat_id, with_facts=False)
+        return _Target(answers.chat_id, state)
     if asked.previous_response_id is None:
         return _Target(new_chat_id())
     own_id = read_response_id(asked.previous_response_id)
@@ -111,12 +120,15 @@ def _continued(edge: Edge, principal: Principal, asked: ResponseRequest, given: 
         raise BadRequest(what, path="/previous_response_id")
     calls = {call.tool_call_id for call in state.runtime.ide_calls}
     questions = {reason.tool_call_id for reason in state.runtime.pause_reasons if reason.type != "question"}
-    results, decisions = given.answers
+    results, decisions, chat_id = given.answers
+    if chat_id not in ("", target.chat_id):
+        raise BadRequest("input: the results are those of calls of another conversation", path="/input")
     if {call_id for call_id, _ in results} != calls or len(results) != len(calls):
         raise BadRequest("input: send one function_call_output for each function call that waits", path="/input")
     if {each.tool_call_id for each in decisions} != questions or len(decisions) != len(questions):
         raise BadRequest("input: send one mcp_approval_response for each open request", path="/input")
-    own_id = new_response_id(target.chat_id, int(time.time()), continues=True)
+    is_stored = asked.store is not False
+    own_id = new_response_id(target.chat_id, int(time.time()), continues=True, is_stored=is_stored)
     commands: list[Command] = [
         IdeToolResult(client_request_id=f"{own_id.request_id}-{number}", tool_call_id=call_id, content=text)
         for number, (call_id, text) in enumerate(results)
@@ -128,11 +140,15 @@ def _continued(edge: Edge, principal: Principal, asked: ResponseRequest, given: 
     else:
         commands[-1] = replace(commands[-1], client_request_id=own_id.request_id)
     stream = ResponseStream(own_id, {}, client_calls=calls)
-    return _answer(edge, principal, asked, stream, ResponseSliceOfOpenRun(own_id, state.runtime.run_id), commands)
+    run = ResponseSliceOfOpenRun(own_id, state.runtime.run_id)
+    is_made = (state.thread.metadata or {}).get(STORE_KEY) is False
+    return _answer(edge, principal, asked, stream, run, commands, discards=is_made and not is_stored)
 
 
 class ResponseSliceOfOpenRun(ResponseSlice):
     """The slice of a response that continues the open run `run_id`; it begins after the command's acknowledgement."""
+
+    continues = True
 
     def __init__(self, own_id: ResponseId, run_id: str) -> None:
         super().__init__(own_id)
@@ -170,6 +186,10 @@ async def _asked(edge: Edge, principal: Principal, asked: ResponseRequest, given
         params["reasoning_effort"] = asked.reasoning.effort
     context = {**((state.thread.context if state is not None else None) or {}), ECHO: echo}
     commands: list[Command] = []
+    discards = asked.store is False and is_new
+    if discards:
+        mark = {"metadata": {STORE_KEY: False}}
+        commands.append(SetParams(client_request_id=f"{own_id.request_id}-store", patch=mark))
     if target.branch_at is not None:
         source, up_to = target.branch_at
         first_id = f"{own_id.request_id}-branch"
@@ -188,9 +208,8 @@ async def _asked(edge: Edge, principal: Principal, asked: ResponseRequest, given
             tools=declared_tools(asked.tools),
         )
     )
-    return _answer(
-        edge, principal, asked, ResponseStream(own_id, echo), ResponseSlice(own_id), commands, new_mode=new_mode
-    )
+    stream, run = ResponseStream(own_id, echo), ResponseSlice(own_id)
+    return _answer(edge, principal, asked, stream, run, commands, new_mode=new_mode, discards=discards)
 
 
 def _echo_of(asked: ResponseRequest) -> JsonObject:
@@ -218,6 +237,7 @@ def _answer(
     commands: list[Command],
     *,
     new_mode: str = "",
+    discards: bool,
 ) -> Response:
     chat_id = stream.chat_id
 
@@ -247,8 +267,7 @@ def _answer(
         detaches=bool(asked.background) or edge.doors.responses.on_disconnect == "continue",
         more={"X-Threadcast-Chat-Id": chat_id},
     )
-    makes_chat = asked.conversation_id is None and asked.previous_response_id is None
-    shown.discards = stream.own_id.kind == "t" and makes_chat
+    shown.discards = discards
     return shown
 
 

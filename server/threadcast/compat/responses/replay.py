@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from threadcast.api.edge import Edge
 from threadcast.api.errors import STATUS_OF_CODE, answer
-from threadcast.api.run_watch import RunWatch
+from threadcast.api.run_watch import RunWatch, join_chat
 from threadcast.chat.entries import FORMAT_VERSION
 from threadcast.chat.owner_state import OwnerState
 from threadcast.compat.base import RunSlice
@@ -39,7 +39,7 @@ from threadcast_protocol.wire.events import (
 from threadcast_protocol.wire.messages import JsonObject, Message, text_of
 from threadcast_protocol.wire.principal import Principal
 
-__all__ = ["Found", "ResponseAnswer", "ResponseSlice", "echo_of", "find_response"]
+__all__ = ["Found", "ResponseAnswer", "ResponseSlice", "echo_of", "find_response", "messages_as_events"]
 
 
 INBOX_READ_MAX = 200
@@ -49,7 +49,10 @@ INBOX_READ_MAX = 200
 class ResponseSlice(RunSlice):
     """Finds the events of a response: those of the run that its message began, or those after the command that
     continues a waiting run. `client_calls` are the calls of the run that a client was asked for before that command,
-    and `message` is the message that began the run."""
+    and `message` is the message that began the run. `continues` tells that the command continues a waiting run, which
+    the id of a stored response tells, too."""
+
+    continues = False
 
     def __init__(self, own_id: ResponseId, run_id: str | None = None) -> None:
         super().__init__(own_id.request_id, run_id)
@@ -65,19 +68,23 @@ class ResponseSlice(RunSlice):
             case MessageAdded(message=message) if message.client_request_id == self._own_id.request_id:
                 self.message = message
             case Ack(client_request_id=request_id, accepted=True) if request_id == self._own_id.request_id:
-                if self._own_id.kind == "n":
+                if self.continues or self._own_id.kind == "n":
                     self.run_id = self._open_run_id
             case _:
                 pass
 
 
 class Found:
-    """A response that was found: its projection up to now, and the head of the log there."""
+    """A response that was found: its projection up to now, and the state of its chat. `trimmed` is the message that
+    began the response if the log no longer holds the response's beginning."""
 
-    def __init__(self, stream: ResponseStream, run: ResponseSlice, state: OwnerState) -> None:
+    def __init__(
+        self, stream: ResponseStream, run: ResponseSlice, state: OwnerState, trimmed: Message | None = None
+    ) -> None:
         self.stream = stream
         self.run = run
         self.state = state
+        self.trimmed = trimmed
 
 
 def echo_of(message: Message | None) -> JsonObject:
@@ -109,8 +116,9 @@ async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, st
         raise NotFound("no such response")
     if run.run_id is None and found is None and own_id.kind == "n" and not waits:
         raise NotFound("no such response, or the log of its chat no longer has it")
-    if run.run_id is None and found is not None:
-        run, events = _of_messages(state, own_id, found)
+    trimmed = found if run.run_id is None else None
+    if trimmed is not None:
+        run, events = messages_as_events(state, own_id, trimmed)
     stream = ResponseStream(own_id, echo_of(run.message or found), client_calls=set(run.client_calls))
     if (message := run.message or found) is not None:
         stream.show_input(message)
@@ -123,7 +131,7 @@ async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, st
         stream.fail(*run.refusal)
     if stream.answer_ids and not any(each in state.nodes for each in stream.answer_ids):
         raise NotFound("no such response")
-    return Found(stream, run, state)
+    return Found(stream, run, state, trimmed)
 
 
 def _waits(state: OwnerState, own_id: ResponseId) -> bool:
@@ -144,7 +152,7 @@ async def _read(edge: Edge, own_id: ResponseId) -> tuple[ResponseSlice, list[Eve
     return run, events, head
 
 
-def _of_messages(state: OwnerState, own_id: ResponseId, first: Message) -> tuple[ResponseSlice, list[Event]]:
+def messages_as_events(state: ChatState, own_id: ResponseId, first: Message) -> tuple[ResponseSlice, list[Event]]:
     """Return the events that messages of the tree stand for, if the log has lost the real ones."""
     run = ResponseSlice(own_id, state.runtime.run_id or "ended")
     run.message = first
@@ -167,17 +175,20 @@ def _of_messages(state: OwnerState, own_id: ResponseId, first: Message) -> tuple
     return run, events
 
 
-def _events_of(message: Message, state: OwnerState) -> list[Event]:
+def _events_of(message: Message, state: ChatState) -> list[Event]:
     own = message.message_id
     if message.role == "tool":
         return [MessageAdded(message=message, index=0)]
     if message.role != "assistant":
         return []
     events: list[Event] = [StreamStarted(message_id=own, model=message.model)]
-    if message.reasoning_content:
-        events.append(StreamDelta(message_id=own, ops=[AppendReasoning(message.reasoning_content)]))
-    if text := text_of(message.content):
+    draft = state.draft if state.draft is not None and state.draft.message.message_id == own else None
+    if reasoning := message.reasoning_content if draft is None else str(draft.reasoning):
+        events.append(StreamDelta(message_id=own, ops=[AppendReasoning(reasoning)]))
+    if text := text_of(message.content) if draft is None else str(draft.content):
         events.append(StreamDelta(message_id=own, ops=[AppendContent(text)]))
+    if draft is not None:
+        return events
     events.append(StreamFinished(message_id=own, finish_reason=message.finish_reason or "stop", usage=message.usage))
     waiting = {call.tool_call_id: call for call in state.runtime.ide_calls}
     for index, call in enumerate(message.tool_calls):
@@ -205,11 +216,13 @@ class _Replay:
 
 
 class ResponseAnswer(RunAnswer):
-    """The answer that follows a response. With `replays`, it begins with the events that the log holds. With
-    `discards`, the chat is deleted when its run is over, because the client wants nothing stored."""
+    """The answer that follows a response. With `replays`, it begins with the events that the log holds, or with those
+    that the messages after `trimmed` stand for. With `discards`, the chat is deleted when its run is over, because the
+    client wants nothing stored."""
 
     replays = False
     discards = False
+    trimmed: Message | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await super().__call__(scope, receive, send)
@@ -231,7 +244,18 @@ class ResponseAnswer(RunAnswer):
             watch = RunWatch(store, self._chat_id, log_messages, head)
             yield None, _Replay(events, watch)  # type: ignore[misc]  # has the one method that is used
 
+    @asynccontextmanager
+    async def _following_messages(self, first: Message) -> AsyncIterator[tuple[ChatState | None, RunWatch]]:
+        stream = self._projection
+        assert isinstance(stream, ResponseStream)
+        async with join_chat(self._edge.store, self._chat_id) as (state, watch):
+            self._run, events = messages_as_events(state, stream.own_id, first)
+            self._run.has_ended = False  # it ends with the last of these events
+            yield None, _Replay(events, watch)  # type: ignore[misc]  # as above
+
     def _opened(self):  # type: ignore[no-untyped-def]  # as RunAnswer._opened
+        if self.replays and self.trimmed is not None:
+            return self._following_messages(self.trimmed)
         return self._following() if self.replays else super()._opened()
 
     async def _tell_once(

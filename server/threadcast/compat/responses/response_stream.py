@@ -6,6 +6,7 @@ that reads the same log therefore gives the same frames the same numbers. The ty
 """
 
 from threadcast.compat.base import OutFrame, Projection, json_frame
+from threadcast.compat.foreign_ids import call_id_of
 from threadcast.compat.responses.response_ids import ResponseId
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.deltas import AppendContent, AppendReasoning
@@ -63,6 +64,11 @@ class ResponseStream(Projection):
         self._asked: PauseRequired | None = None
         self._usage: Usage | None = None
         self._cut_short: str | None = None
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last event up to now; -1 before the first one."""
+        return self._next_number - 1
 
     def begin(self) -> list[OutFrame]:
         return [
@@ -252,7 +258,7 @@ class ResponseStream(Projection):
         item = {
             "type": "function_call",
             "id": f"fc_{call.tool_call_id}",
-            "call_id": call.tool_call_id,
+            "call_id": call_id_of(self.chat_id, call.tool_call_id),
             "name": call.tool_name,
             "arguments": "",
             "status": "in_progress",
@@ -293,7 +299,7 @@ class ResponseStream(Projection):
         call_id = message.tool_call_id or ""
         if call_id in self._client_calls:
             if self.own_id.kind == "n":
-                self.inputs.append(call_output_item(message))
+                self.inputs.append(call_output_item(message, self.chat_id))
             return []
         index = self._calls.get(call_id)
         if index is None:  # the call was denied before it ran, or began before this response
@@ -330,12 +336,12 @@ class ResponseStream(Projection):
         return [json_frame(kind, {"type": kind, "sequence_number": number, **fields})]
 
 
-def call_output_item(message: Message) -> JsonObject:
+def call_output_item(message: Message, chat_id: str) -> JsonObject:
     """Return the input item for the result of a client's tool."""
     return {
         "type": "function_call_output",
         "id": f"fco_{message.message_id}",
-        "call_id": message.tool_call_id,
+        "call_id": call_id_of(chat_id, message.tool_call_id or ""),
         "output": text_of(message.content),
         "status": "completed",
     }
