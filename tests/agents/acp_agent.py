@@ -232,6 +232,17 @@ class Coder:
             await self.say(session, f"MADE {ended.exit_code} {said.output}")
         await self.say(session, "Done.")
 
+    async def copies(self, session: str, words: str) -> None:
+        """Read a file of the client and write it back; the last word is how many characters it adds."""
+        path = f"{self.cwd[session]}/a.txt"
+        try:
+            read = await self.client.read_text_file(session_id=session, path=path)
+            text = read.content + "x" * int(words.split()[-1])
+            await self.client.write_text_file(session_id=session, path=path, content=text)
+            await self.say(session, f"WRITTEN {len(text)}")
+        except acp.RequestError as wrong:
+            await self.say(session, f"FAILED {wrong}")
+
     async def slow(self, session: str, words: str) -> str:
         await self.say(session, "I begin. ")
         await self.cancelled.wait()

@@ -36,8 +36,8 @@ async def coders(directory: Path, *more: str, **values: Any) -> AsyncIterator[Ch
     taken: list[Session] = []
     started = children._started
 
-    async def noted(chat_id: str, ids: Sequence[str]) -> Session:
-        taken.append(await started(chat_id, ids))
+    async def noted(chat_id: str, path: Sequence[RoundMessage]) -> Session:
+        taken.append(await started(chat_id, path))
         return taken[-1]
 
     children._started = noted  # type: ignore[method-assign]

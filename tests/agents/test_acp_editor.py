@@ -1,13 +1,15 @@
 """An editor that watches the chat serves the files and the commands of a coding agent."""
 
+import json
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.agents.test_acp_http import settings, texts
+from tests.agents.test_acp_http import AGENT, IMAGE, settings, texts
 from tests.integration.test_durable_agents_http import asked
 from tests.support.reader import Watcher, watching
-from tests.support.server import Process, command, start
+from tests.support.server import Process, command, start, user_message
 from threadcast_protocol.wire.events import IdeCall
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -17,7 +19,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-9")]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     directory = tmp_path_factory.mktemp("acp-editor")
-    config = settings(directory, extra='files = "client"')
+    agent = json.dumps([sys.executable, str(AGENT), str(directory)])
+    away = f'[agents.away]\nkind = "acp"\ncommand = {agent}\nfiles = "client"\nworkspace = "{directory}/away"'
+    extra = f'files = "client"\n{away}\n[tools.away_read_file]\ntimeout_seconds = 0.2'
+    config = settings(directory, extra=extra)
     line = ["serve", "--port", "0", "--memory", "--config", str(config)]
     with start(*line, log=directory / "log", environment={"SHARED": "yes"}) as process:
         yield process.wait_ready()
@@ -88,3 +93,41 @@ async def test_stop_takes_the_requests_back(server: Process) -> None:
         await watcher.at_rest()
         assert watcher.state is not None
         assert not watcher.state.runtime.ide_calls
+
+
+@pytest.mark.parametrize("text", ["x" * 256_001, f"one\ndata:image/png;base64,{IMAGE}\ntwo"])
+async def test_a_text_that_the_chat_does_not_keep_whole_is_no_file(server: Process, text: str) -> None:
+    async with asked(server, "coder", "copies 1") as (chat_id, watcher):
+        await answer(server, chat_id, await called(watcher, "coder_read_file"), text)
+        await watcher.at_rest()
+    assert "FAILED" in texts(watcher)[-1]
+    assert "ask for fewer lines" in texts(watcher)[-1]
+
+
+async def test_a_write_of_more_than_a_call_may_have_fails_alone(server: Process) -> None:
+    async with asked(server, "coder", "copies 256000") as (chat_id, watcher):
+        await answer(server, chat_id, await called(watcher, "coder_read_file"), "text")
+        await watcher.at_rest()
+    assert "FAILED" in texts(watcher)[-1]
+    assert "at most 256,000 characters" in texts(watcher)[-1]
+
+
+async def test_a_client_that_goes_away_is_waited_for_until_the_deadline_of_its_call(server: Process) -> None:
+    async with watching(server.url, "away") as editor:
+        await command(server.url, "away", user_message("a", "editor", params={"mode": "away"}))
+        await called(editor, "away_read_file")
+    async with watching(server.url, "away") as second_tab:
+        await second_tab.at_rest()
+    assert "FAILED No client answered this call within 0.2 s." in texts(second_tab)[-1]
+
+
+async def test_a_call_of_the_client_has_ten_minutes_by_default(server: Process) -> None:
+    async with asked(server, "coder", "editor") as (chat_id, watcher):
+        read = await called(watcher, "coder_read_file")
+        assert watcher.state is not None
+        asking = watcher.state.nodes[watcher.state.path[-1]]
+        assert read.deadline_at is not None
+        assert asking.created_at is not None
+        assert 590_000 < read.deadline_at - asking.created_at < 660_000
+        await command(server.url, chat_id, {"type": "abort", "client_request_id": "stop"})
+        await watcher.at_rest()

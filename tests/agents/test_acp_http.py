@@ -19,6 +19,7 @@ from threadcast_protocol.wire.events import PauseReason
 pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-9")]
 
 AGENT = Path(__file__).with_name("acp_agent.py")
+IMAGE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 USER = pwd.getpwuid(os.geteuid()).pw_name
 
 
@@ -85,9 +86,8 @@ async def test_text_and_reasoning_arrive_and_the_same_program_answers_the_next_p
 
 
 async def test_images_and_files_are_content_of_the_prompt(server: Process) -> None:
-    image = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
     content = [
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{IMAGE}"}},
         {"type": "file", "name": "a.txt", "mime": "text/plain", "text": "in the file"},
         {"type": "text", "text": "hello"},
     ]
@@ -221,6 +221,39 @@ async def test_an_edited_message_and_another_branch_begin_a_session_with_the_con
     assert [text for _, text in watcher.messages] == ["hello again", "Hello there"]
     assert [line.split()[0] for line in lines(server, "sessions")[sessions:]][:1] == ["new"]
     assert len(json.loads(lines(server, "prompts")[-1])) == 1, "nothing came before the edited message"
+
+
+@pytest.mark.parametrize("role", ["user", "assistant"])
+async def test_a_message_edited_in_place_begins_a_session_with_the_conversation(server: Process, role: str) -> None:
+    async with asked(server, "coder", "hello") as (chat_id, watcher):
+        await watcher.at_rest()
+        assert watcher.state is not None
+        message_id = watcher.state.path[0 if role == "user" else -1]
+        edit = {"type": "update_message", "client_request_id": "c", "message_id": message_id, "content": "changed"}
+        sessions = len(lines(server, "sessions"))
+        await command(server.url, chat_id, edit)
+        await command(server.url, chat_id, user_message("b", "hello", params={"mode": "coder"}))
+        await watcher.at_rest(2)
+    assert [line.split()[0] for line in lines(server, "sessions")[sessions:]][:1] == ["new"]
+    assert f"{role}: changed" in lines(server, "prompts")[-1]
+
+
+async def test_an_answer_that_another_session_has_written_begins_a_session(server: Process) -> None:
+    async with asked(server, "coder", "hello") as (chat_id, watcher):
+        await watcher.at_rest()
+        mode = {"type": "set_params", "client_request_id": "m", "patch": {"mode": "coder"}}
+        await command(server.url, chat_id, mode)
+        assert watcher.state is not None
+        first = watcher.state.path[-1]
+        await command(server.url, chat_id, {"type": "regenerate", "client_request_id": "r"})
+        await watcher.at_rest(2)
+        branch = {"type": "select_branch", "client_request_id": "s", "message_id": first}
+        await command(server.url, chat_id, branch)
+        await watcher.until(lambda w: w.state is not None and w.state.path[-1] == first)
+        sessions = len(lines(server, "sessions"))
+        await command(server.url, chat_id, user_message("b", "hello"))
+        await watcher.at_rest(3)
+    assert [line.split()[0] for line in lines(server, "sessions")[sessions:]][:1] == ["new"]
 
 
 async def test_a_process_that_an_agent_leaves_behind_ends_with_the_program(server: Process) -> None:

@@ -6,7 +6,7 @@ and its result must be in the log. Most results are short text, for which the fu
 """
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from threadcast_protocol.wire.blobs import Blob, BlobCollector, blob_url, data_u
 from threadcast_protocol.wire.content import BINARY_MAX_BYTES, MAX_IMAGES
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["LOGGED_RESULT_MAX_BYTES", "KeptResult", "Put", "cut_text", "keep_result", "take_images"]
+__all__ = ["LOGGED_RESULT_MAX_BYTES", "KeptResult", "Put", "cut_text", "is_whole", "keep_result", "take_images"]
 
 Put = Callable[[Blob], Awaitable[bool]]
 """A function that stores a blob of the chat. Returns False if the blob could not be stored."""
@@ -23,6 +23,7 @@ LOGGED_RESULT_MAX_BYTES = 256_000
 """The maximum bytes of a result's text (PROTOCOL §18). A longer text is cut, with a note for the model."""
 
 _IMAGE_LINE = re.compile(r"data:image/(?:png|jpeg|jpg|webp|gif);base64,")
+_LAST_NOTE = re.compile(r"\n\[(?:cut: \d+ bytes in all|image \d+ could not be kept)\]\Z")
 
 
 class KeptResult(msgspec.Struct, frozen=True):
@@ -49,6 +50,12 @@ async def keep_result(content: str, tool_name: str, chat_id: str, put: Put) -> K
             described = {"type": "file", "name": name, "mime": "text/plain", "bytes": len(whole)}
             kept.append({**described, "url": blob_url(chat_id, hash)})
     return KeptResult(cut_text(text, LOGGED_RESULT_MAX_BYTES - len(lost)) + lost, kept)
+
+
+def is_whole(content: str, attachments: Sequence[JsonObject]) -> bool:
+    """Return whether a tool message has its result as the tool gave it, and not cut or with its images apart. A result
+    that ends like a note of `keep_result` counts as cut."""
+    return not attachments and _LAST_NOTE.search(content) is None
 
 
 async def _image(collector: BlobCollector, number: int, image: bytes, put: Put) -> JsonObject | None:

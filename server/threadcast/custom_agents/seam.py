@@ -116,10 +116,13 @@ class Seam(Protocol):
             StepFailed: `pieces` raised an exception; what it had written stays. In a replay it is raised again.
         """
 
-    async def call(self, call_id: str, run: CallFunction) -> Any:  # Any: what `run` returned, or the private value
+    async def call(
+        self, call_id: str, run: CallFunction, *, whole: bool = False
+    ) -> Any:  # Any: what `run` returned, or the private value
         """Carry out the call `call_id` of a message under its tool's policy, deadline and approval, by `run`, or by a
         client if the policy is `client`. The tool is one of the agent's (`AgentTool`), a declared tool, or any offered
-        tool, which then runs in place of `run`. While all open calls wait, no worker is held.
+        tool, which then runs in place of `run`. While all open calls wait, no worker is held. With `whole`, a client's
+        result counts as failed if the chat keeps it cut, or its images apart (PROTOCOL §10).
 
         Raises:
             CallFailed: `run` failed, the call was ended, or there is no such tool.

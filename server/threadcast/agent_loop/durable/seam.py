@@ -28,7 +28,8 @@ from threadcast.chat.journal import Operation, Wait, need_key
 from threadcast.chat.owner_state import ProviderEcho
 from threadcast.chat.runs import answer_call, asking_message_id, open_calls
 from threadcast.chat.runtime import say_runtime
-from threadcast.custom_agents.errors import StepFailed
+from threadcast.chat.tool_results import LOGGED_RESULT_MAX_BYTES, is_whole
+from threadcast.custom_agents.errors import CallFailed, StepFailed
 from threadcast.custom_agents.pieces import Data, Keep, delta_of
 from threadcast.custom_agents.rounds import RoundMessage
 from threadcast.custom_agents.seam import Approval, AttemptCut, Payload, ShownCall, ShownMessage
@@ -59,6 +60,7 @@ PAGE_TYPES = ("diff", "plan")
 """Payload types that the page knows without a declaration."""
 
 STATUS_MAX_CHARACTERS = 200
+NOT_WHOLE = f"The result has more than {LOGGED_RESULT_MAX_BYTES:,} bytes, or images; ask for fewer lines."
 PROGRESS_MAX_CHARACTERS = 2_000
 """The longest report of progress, as of tools."""
 
@@ -107,11 +109,14 @@ class DurableSeam:
             return begun
         return replace(await ended_with(self._execution, begun, value, Any), status=begun.status)
 
-    async def call(self, call_id: str, run: CallFunction) -> Any:
+    async def call(self, call_id: str, run: CallFunction, *, whole: bool = False) -> Any:
         call = self._call(call_id)
         found = await run_framework_call(
             self._execution, self._calls, FrameworkCall(call, run, partial(self._kept, None))
         )
+        answered = self._execution.result_of(call_id)
+        if whole and answered is not None and not is_whole(text_of(answered.content), answered.attachments):
+            raise CallFailed(NOT_WHOLE)
         if isinstance(found, Operation):
             return await value_of(self._execution, found, Any)
         return found

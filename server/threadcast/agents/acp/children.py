@@ -1,18 +1,20 @@
 """The running coding agents of one worker: one per chat, kept over several prompts, and ended when idle.
 
-The file `.sessions/CHAT.json` beside the folders of the chats has the id of each chat's session, and which messages the
-session has been prompted with. The file is written before each prompt, so it is true after a crash as well. A session
-is continued only if these messages are the beginning of the chat's path: after an edit or a fork a new one begins.
+The file `.sessions/CHAT.json` beside the folders of the chats has the id of each chat's session, and the keys of the
+messages that the session knows: the path until its last prompt, and its answer. The file is written before each prompt,
+so it is true after a crash as well, when the answer is unknown. A session is continued only if the chat's path begins
+with these messages: after an edit, on another branch, and after an answer of another agent a new one begins.
 """
 
 import asyncio
 import os
 import re
 import secrets
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from hashlib import sha256
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import structlog
@@ -27,8 +29,9 @@ from threadcast.custom_agents.rounds import RoundMessage
 from threadcast.tools.process_pool import ENVIRONMENT, ProcessPool
 from threadcast.tools.programs_user import ProgramsUser
 from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import Part
 
-__all__ = ["CHILDREN_MAX", "IDLE_SECONDS", "Children", "Program"]
+__all__ = ["CHILDREN_MAX", "IDLE_SECONDS", "MESSAGES_MAX", "Children", "Program", "key_of", "unseen"]
 
 CHILDREN_MAX = 16
 """The most running programs of one agent on a worker: those of Node take 150 MB each."""
@@ -64,6 +67,11 @@ class _Known(msgspec.Struct):
 
     session_id: str
     seen: list[str]
+    answer: list[str] = []
+
+
+Read: TypeAlias = Callable[[Sequence[RoundMessage]], Awaitable[Sequence[RoundMessage]]]
+"""Returns messages with the bytes of their attachments (`Seam.with_attachments`)."""
 
 
 class Children:
@@ -77,30 +85,36 @@ class Children:
         self._processes: ProcessPool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, chat_id: str, messages: Sequence[RoundMessage]) -> tuple[Session, list[Block]]:
+    async def take(
+        self, chat_id: str, messages: Sequence[RoundMessage], read: Read | None = None
+    ) -> tuple[Session, list[Block]]:
         """Return the agent of a chat, and the blocks of the prompt: what its session has not seen yet.
 
         Raises:
             ModelFailed: the agent cannot be started, or too many run.
         """
-        asked = [each for each in messages if each.role == "user"]
-        ids = [each.message_id for each in asked]
+        path = [each for each in messages if each.role == "user" or (each.role == "assistant" and each.content)]
         session = self._no_longer_idle(chat_id) if chat_id in self._idle else None
         self._busy_count += 1
         try:
-            if session is not None and (session.broken or not _continues(session.seen, ids)):
+            if session is not None and (session.broken or not unseen(session.seen, session.answer, path)):
                 await session.close()
                 session = None
-            blocks: list[Block] = []
             if session is None:
-                session = await self._started(chat_id, ids)
-                if not session.seen:
-                    earlier = [each for each in messages if asked and each is not asked[-1]]
-                    asked, told = asked[-1:], history_block([each for each in earlier if each.role != "system"])
-                    blocks = [told] if told is not None else []
-            blocks += prompt_blocks(asked[len(session.seen) :], session.prompt_able)
-            session.seen = ids
-            self._write(chat_id, _Known(session.session_id, ids))
+                session = await self._started(chat_id, path)
+            new: Sequence[RoundMessage] = unseen(session.seen, session.answer, path)
+            blocks: list[Block] = []
+            if not new:
+                messages = messages if read is None else await read(messages)
+                new = [each for each in messages if each.role == "user"][-1:]
+                earlier = [each for each in messages if new and each is not new[0] and each.role != "system"]
+                told = history_block(earlier)
+                blocks = [told] if told is not None else []
+            elif read is not None:
+                new = await read(new)
+            blocks += prompt_blocks(new, session.prompt_able)
+            session.seen, session.answer = [key_of(each.message_id, each.content) for each in path], []
+            self._write(chat_id, session)
         except BaseException:
             self._busy_count -= 1
             if session is not None:
@@ -108,9 +122,16 @@ class Children:
             raise
         return session, blocks
 
-    def give_back(self, chat_id: str, session: Session, *, is_usable: bool) -> None:
-        """Keep an agent for the chat's next prompt, or end it."""
+    def give_back(
+        self, chat_id: str, session: Session, texts: Sequence[tuple[str, str]] = (), *, is_usable: bool
+    ) -> None:
+        """Keep an agent for the chat's next prompt, or end it. `texts` are the ids and texts of its answer."""
         self._busy_count -= 1
+        session.answer = [key_of(*each) for each in texts]
+        try:
+            self._write(chat_id, session)
+        except ModelFailed as wrong:
+            _log.warning("acp.answer_not_noted", agent=self._program.name, error=wrong.message)
         if not is_usable or session.broken or chat_id in self._idle:
             self._own(session.close())
             return
@@ -125,7 +146,7 @@ class Children:
         timer.cancel()
         return session
 
-    async def _started(self, chat_id: str, ids: Sequence[str]) -> Session:
+    async def _started(self, chat_id: str, path: Sequence[RoundMessage]) -> Session:
         """Start an agent with the chat's session, or with a new one. Raises ModelFailed."""
         program = self._program
         if self._busy_count + len(self._idle) > CHILDREN_MAX:
@@ -155,8 +176,9 @@ class Children:
         try:
             await session.initialize()
             known = self._read(chat_id)
-            if known is not None and _continues(known.seen, ids) and await session.restore(known.session_id):
-                session.seen = known.seen
+            can_go_on = known is not None and bool(unseen(known.seen, known.answer, path))
+            if known is not None and can_go_on and await session.restore(known.session_id):
+                session.seen, session.answer = known.seen, known.answer
             else:
                 await session.begin(program.mode, program.model)
         except BaseException:
@@ -176,8 +198,8 @@ class Children:
         except (OSError, msgspec.DecodeError):
             return None
 
-    def _write(self, chat_id: str, known: _Known) -> None:
-        file = self._session_file(chat_id)
+    def _write(self, chat_id: str, session: Session) -> None:
+        known, file = _Known(session.session_id, session.seen, session.answer), self._session_file(chat_id)
         try:
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             new = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
@@ -193,9 +215,21 @@ class Children:
         task.add_done_callback(self._tasks.discard)
 
 
-def _continues(seen: Sequence[str], ids: Sequence[str]) -> bool:
-    """Return whether a session that has seen these messages can go on with the chat's messages."""
-    return 0 < len(seen) < len(ids) <= MESSAGES_MAX and list(ids[: len(seen)]) == list(seen)
+def key_of(message_id: str, content: str | list[Part]) -> str:
+    """Return the key of a message; a message edited in place has another one."""
+    return f"{message_id}:{sha256(msgspec.json.encode(content)).hexdigest()[:16]}"
+
+
+def unseen(seen: Sequence[str], answer: Sequence[str], path: Sequence[RoundMessage]) -> list[RoundMessage]:
+    """Return the person's messages on a chat's path that a session has not seen, or [] if it cannot go on. `answer` is
+    what is known of its last answer, from the beginning."""
+    if not 0 < len(seen) < len(path) <= MESSAGES_MAX:
+        return []
+    keys = [key_of(each.message_id, each.content) for each in path]
+    said = len(list(takewhile(lambda each: each.role != "user", path[len(seen) :])))
+    asked = path[len(seen) + said :]
+    is_known = keys[: len(seen) + min(said, len(answer))] == [*seen, *answer]
+    return list(asked) if is_known and all(each.role == "user" for each in asked) else []
 
 
 def _file_name(chat_id: str) -> str:

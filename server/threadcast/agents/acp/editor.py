@@ -17,8 +17,8 @@ from acp.schema import (
 )
 
 from threadcast.agents.acp.connection import INVALID_PARAMS, RequestFailed
-from threadcast.agents.acp.terminals import ARGUMENTS_MAX_BYTES, TERMINALS_MAX
-from threadcast.agents.acp.workspace import FILE_MAX_BYTES, Workspace
+from threadcast.agents.acp.terminals import ARGUMENTS_MAX_BYTES, RELEASED_MAX, TERMINALS_MAX
+from threadcast.agents.acp.workspace import Workspace
 from threadcast.custom_agents.errors import CallDenied, CallFailed, OutcomeUnknown
 from threadcast.custom_agents.seam import Seam
 from threadcast.tools.agent_tool import AgentTool
@@ -30,6 +30,9 @@ __all__ = ["EDITOR_CALLS_MAX", "EditorCall", "EditorFiles", "EditorTerminals", "
 
 EDITOR_CALLS_MAX = 1_000
 """The most files and commands that a prompt asks the client for: each is a message of the chat."""
+
+WRITE_MAX_CHARACTERS = 256_000
+"""The longest path and text of a write, as JSON: the arguments of a call have as many (PROTOCOL §18)."""
 
 EditorTool: TypeAlias = Literal["read_file", "write_file", "run_command"]
 
@@ -82,7 +85,7 @@ class EditorCall:
         """Wait for the client, which answers the call `call_id` of the chat."""
         result: str | None = None
         try:
-            found = await seam.call(call_id, _nobody)
+            found = await seam.call(call_id, _nobody, whole=self.tool == "read_file")
             result = found if isinstance(found, str) else msgspec.json.encode(found).decode()
         except (CallDenied, CallFailed, OutcomeUnknown) as failed:
             self.failed = str(failed)
@@ -113,9 +116,10 @@ class EditorFiles:
 
     async def write(self, path: str, text: str) -> None:
         """Write a file. Raises RequestFailed."""
-        if len(text.encode(errors="replace")) > FILE_MAX_BYTES:
-            raise RequestFailed(f"a file has at most {FILE_MAX_BYTES:,} bytes", INVALID_PARAMS)
-        await self._ask(EditorCall("write_file", {"path": self._workspace.relative(path), "content": text}))
+        arguments: JsonObject = {"path": self._workspace.relative(path), "content": text}
+        if len(msgspec.json.encode(arguments).decode()) > WRITE_MAX_CHARACTERS:
+            raise RequestFailed(f"a write has at most {WRITE_MAX_CHARACTERS:,} characters as JSON", INVALID_PARAMS)
+        await self._ask(EditorCall("write_file", arguments))
 
 
 class _Ended(NamedTuple):
@@ -178,6 +182,8 @@ class EditorTerminals:
     async def release(self, terminal_id: str) -> None:
         """Forget the terminal; a command that still runs is waited for by nobody. Raises RequestFailed."""
         self._said[terminal_id] = self.output(terminal_id).output
+        while len(self._said) > RELEASED_MAX:
+            del self._said[next(iter(self._said))]
         await self._end(self._tasks.pop(terminal_id))
 
     def said(self, terminal_id: str) -> str:

@@ -110,12 +110,12 @@ def _function(children: Children, name: str, silence_seconds: float) -> Any:  # 
             return
         if await seam.get("begun"):
             raise AttemptCut(CUT)
-        session, blocks = await children.take(ctx.chat_id, await seam.with_attachments(ctx.messages))
+        session, blocks = await children.take(ctx.chat_id, ctx.messages, seam.with_attachments)
+        stream = PromptStream(seam, session, name, silence_seconds)
         is_usable = False
         try:
             await seam.put("begun", True)
             session.prompt(blocks)
-            stream = PromptStream(seam, session, name, silence_seconds)
             try:
                 ended = await stream.show()
                 is_usable = True
@@ -128,7 +128,7 @@ def _function(children: Children, name: str, silence_seconds: float) -> Any:  # 
             await stream.end()
             await seam.put("done", True)
         finally:
-            children.give_back(ctx.chat_id, session, is_usable=is_usable)
+            children.give_back(ctx.chat_id, session, stream.texts, is_usable=is_usable)
         if ended.stop_reason in STOPPED:
             raise ModelFailed(*STOPPED[ended.stop_reason])
 

@@ -93,8 +93,8 @@ Files: TypeAlias = Literal["workspace", "client", "none"]
 
 
 class Session:
-    """A running agent. `seen` are the ids of the person's messages that the session has been prompted with. `files`
-    says who serves files and, for a client, terminals."""
+    """A running agent. `seen` are the keys of the chat's messages until its last prompt, and `answer` those of what it
+    then said (`children.key_of`). `files` says who serves files and, for a client, terminals."""
 
     def __init__(self, child: Child, workspace: Workspace, terminals: Terminals, files: Files = "workspace") -> None:
         self._workspace = workspace
@@ -112,6 +112,7 @@ class Session:
         self.able = AgentCapabilities()
         self.session_id = ""
         self.seen: list[str] = []
+        self.answer: list[str] = []
 
     @property
     def prompt_able(self) -> PromptCapabilities:

@@ -68,6 +68,8 @@ class PromptStream:
         self._session = session
         self._name = name
         self._silence_seconds = silence_seconds
+        self.texts: list[tuple[str, str]] = []
+        """The ids and texts of the finished messages."""
         self._next: SessionEvent | None = None
         self._messages_count = self._calls_count = 0
         self._calls: dict[str, AgentCall] = {}
@@ -146,6 +148,8 @@ class PromptStream:
         """Show the next message, with one call at most."""
         self._messages_count += 1
         shown = await self._seam.message(f"m-{self._messages_count}", self._pieces)
+        if shown.text:
+            self.texts.append((shown.message_id, shown.text))
         if self._failed is not None:
             raise self._failed
         call = self._waiting_call()
