@@ -20,6 +20,7 @@ CONFIG = """
 [doors.openai]
 chat_id_header = "X-OpenWebUI-Chat-Id"
 match_history = true
+user_header = "X-OpenWebUI-User-Id"
 """
 FAST = "demo/tools?rate=0"
 TOOL: ChatCompletionToolUnionParam = {
@@ -104,7 +105,9 @@ async def test_history_is_restored_matched_and_branched(server: Process, client:
     assert "You said: third q" in tree.text and "You said: another q" in tree.text
 
 
-async def test_a_task_beside_a_conversation_leaves_no_chat(server: Process, client: openai.AsyncOpenAI) -> None:
+async def test_a_task_beside_a_conversation_and_a_request_that_stores_nothing_are_in_no_list(
+    server: Process, client: openai.AsyncOpenAI
+) -> None:
     headers = {"X-OpenWebUI-Chat-Id": "webui-1"}
     await client.chat.completions.create(model="demo/echo", messages=[user("hi there")], extra_headers=headers)
     task = await client.chat.completions.with_raw_response.create(
@@ -115,12 +118,43 @@ async def test_a_task_beside_a_conversation_leaves_no_chat(server: Process, clie
     brief = await client.chat.completions.with_raw_response.create(
         model="demo/echo", messages=[user("forget me")], store=False
     )
-    for _ in range(2):  # a chat that exists already is not deleted
+    for _ in range(2):  # a chat that exists already stays in the lists
         await client.chat.completions.create(
             model="demo/echo", messages=[user("stay")], store=False, metadata={"chat_id": "webui-1"}
         )
     assert "webui-1" in await listed(server)
-    assert not {task.headers[HEADER], brief.headers[HEADER]} & set(await listed(server))
+    temporary = [task.headers[HEADER], brief.headers[HEADER]]
+    assert not set(temporary) & set(await listed(server))
+    async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as http:
+        threads = [(await http.get(f"/v1/chats/{chat_id}")).json()["thread"] for chat_id in (*temporary, "webui-1")]
+    assert [thread.get("temporary") for thread in threads] == [True, True, None]
+    await client.chat.completions.create(
+        model="demo/echo", messages=[user("keep it")], store=True, metadata={"chat_id": temporary[1]}
+    )
+    assert temporary[1] in await listed(server)
+
+
+async def test_a_history_continues_only_chats_of_the_same_user_of_the_front_end(
+    server: Process, client: openai.AsyncOpenAI
+) -> None:
+    history = [user("our secret"), {"role": "assistant", "content": "You said: our secret"}, user("go on")]
+
+    async def asks(messages: list[Any], header: str = "", **more: Any) -> str:
+        headers = {"X-OpenWebUI-User-Id": header} if header else {}
+        answer = await client.chat.completions.with_raw_response.create(
+            model="demo/echo", messages=messages, extra_headers=headers, **more
+        )
+        return str(answer.headers[HEADER])
+
+    begun = {who: await asks(history[:1], who) for who in ("", "ann", "ben")}
+    assert len(set(begun.values())) == 3
+    for who, chat_id in begun.items():
+        assert await asks(history, who) == chat_id
+    longer = [*history, {"role": "assistant", "content": "You said: go on"}, user("and on")]
+    assert await asks(longer, user="ann") == begun["ann"]  # in the body, as OpenAI has it
+    assert await asks(longer, safety_identifier="eve") not in begun.values()
+    with pytest.raises(openai.BadRequestError):
+        await asks(history, "x" * 513)
 
 
 async def test_a_tool_of_the_caller_is_called_and_its_result_goes_on(

@@ -44,13 +44,13 @@ def required(watcher: Watcher) -> list[IdeToolRequired]:
     return [event for event in watcher.events if isinstance(event, IdeToolRequired)]
 
 
-async def answer_call(client: httpx2.AsyncClient, watcher: Watcher, number: int) -> None:
+async def answer_call(client: httpx2.AsyncClient, watcher: Watcher, number: int, chat_id: str = "c1") -> None:
     """Wait for the call with this number and answer it."""
     await watcher.until(lambda w: len(required(w)) > number)
     call = required(watcher)[number]
     assert (call.tool_name, call.args) == ("open_tab", {"title": "Help"})
     body = {"type": "ide_tool_result", "client_request_id": f"done-{number}", "tool_call_id": call.tool_call_id}
-    await command(url_of(client), "c1", {**body, "content": "The tab is open."})
+    await command(url_of(client), chat_id, {**body, "content": "The tab is open."})
     await watcher.until(lambda w: w.runs_ended > number)
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.integration.store_fixtures import CHAT, command, consume_all, entry, owned
 from tests.unit.faulty_store import Clock
 from threadcast.store.blob_copy import copy_blobs
+from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS
 from threadcast.store.memory.store import MemoryStore
 from threadcast.store.ports import BlobOutcome, BlobPut, Store
 from threadcast.store.redis.store import RedisStore
@@ -160,7 +161,7 @@ async def test_redis_counts_the_days_alike(valkey_store: RedisStore) -> None:
     assert await ttl(keys.blob(passing.hash)) > DAY_SECONDS
     assert await ttl(keys.blob("e" * 64)) == -2, "a name does not make a blob"
     assert await store._redis.send(b"HLEN", keys.blobs) == 3
-    await store.append(entry(first.head, lifetime="expire"))
+    await store.append(entry(first.head, lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS))
     assert 0 < await ttl(keys.blob(kept.hash)) <= DAY_SECONDS and 0 < await ttl(keys.blobs) <= DAY_SECONDS
 
 

@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, owned
+from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS
 from threadcast.store.ports import ChatPage, ListCursor, Store, list_owner_of
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +73,7 @@ async def test_chats_of_one_millisecond_are_neither_skipped_nor_repeated_at_a_pa
 async def test_chat_that_expires_is_in_no_list(store: Store) -> None:
     head = await listed_chat(store, CHAT)
     assert ids(await store.list_chats("ann", 10)) == [CHAT]
-    await store.append(entry(head, meta=(("title", "y"),), lifetime="expire"))
+    await store.append(entry(head, meta=(("title", "y"),), lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS))
     assert ids(await store.list_chats("ann", 10)) == []
     assert await store.listed("ann", [CHAT]) == []
 

@@ -18,7 +18,9 @@ async def test_chat_without_messages_lives_a_day_and_an_accepted_command_keeps_i
     url = fresh_url(valkey_server)
     async with RedisStore(url) as store:
         taken = await owned(store)
-        first = structs.replace(entry(taken.head), lifetime="expire", checkpoint=b"s")
+        first = structs.replace(
+            entry(taken.head), lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS, checkpoint=b"s"
+        )
         await store.append(first)
         with redis.Redis.from_url(url) as other:
             expiring = dict.fromkeys(("log", "head", "snap", "meta", "inbox"), EMPTY_CHAT_TTL_SECONDS)
@@ -29,7 +31,9 @@ async def test_chat_without_messages_lives_a_day_and_an_accepted_command_keeps_i
             assert _lifetimes(other) == {**expiring, "seen": SEEN_TTL_SECONDS}
             await store.append(persisting := structs.replace(entry(refenced.head), lifetime="persist"))
             assert _lifetimes(other) == {"seen": SEEN_TTL_SECONDS}
-            await store.append(structs.replace(entry(persisting.head), lifetime="expire"))
+            await store.append(
+                structs.replace(entry(persisting.head), lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS)
+            )
             await store.post(command("r2"))
             assert _lifetimes(other) == {"seen": SEEN_TTL_SECONDS}
 

@@ -334,6 +334,7 @@ async def test_who_watched_a_chat_that_expired_does_not_see_what_another_makes_o
             version=1,
             events=b"[]",
             lifetime="expire",
+            expire_seconds=EMPTY_CHAT_TTL_SECONDS,
             owner="local",
         )
     )

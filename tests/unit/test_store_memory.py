@@ -48,7 +48,14 @@ def expiring(expected: str) -> AppendRequest:
     before = Head.parse(expected)
     head = Head(EntryId(before.entry_id.epoch, before.entry_id.n + 1), "00000000000000aa", before.position)
     return AppendRequest(
-        chat_id=CHAT, expected=expected, head=str(head), version=1, events=b"[]", lifetime="expire", owner="ann"
+        chat_id=CHAT,
+        expected=expected,
+        head=str(head),
+        version=1,
+        events=b"[]",
+        lifetime="expire",
+        expire_seconds=EMPTY_CHAT_TTL_SECONDS,
+        owner="ann",
     )
 
 

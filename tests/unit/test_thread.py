@@ -54,6 +54,7 @@ ROWS: dict[str, tuple[list[object], list[object]]] = {
     "on_limit": (["stop", "summarize", "ask", None], ["go", 1]),
     "on_abort": (["keep", "discard", None], ["drop"]),
     "on_client_timeout": (["continue", "stop", None], ["wait"]),
+    "temporary": ([True, False, None], [1, "true"]),
     "on_deny": (["continue", "stop", None], ["ask"]),
     "on_owner_loss": (["auto", "continue", "restart", "stop", None], ["retry"]),
     "reasoning": (["stream", "log", "off", None], ["on", True]),

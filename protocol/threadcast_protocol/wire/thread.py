@@ -100,6 +100,7 @@ class Thread(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_deny: str | None = None
     on_owner_loss: str | None = None
     reasoning: str | None = None
+    temporary: bool | None = None
     custom_instructions: str | None = None
     scope: list[str] | None = None
     tools_disabled: list[str] | None = None
@@ -157,6 +158,7 @@ class ThreadPatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     on_deny: OnDeny | None | UnsetType = UNSET
     on_owner_loss: OnOwnerLoss | None | UnsetType = UNSET
     reasoning: Reasoning | None | UnsetType = UNSET
+    temporary: bool | None | UnsetType = UNSET
     custom_instructions: Instructions | None | UnsetType = UNSET
     scope: Scope | None | UnsetType = UNSET
     tools_disabled: Names | None | UnsetType = UNSET

@@ -17,7 +17,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import anyio
 import structlog
@@ -35,6 +35,7 @@ from threadcast.chat.entries import FORMAT_VERSION
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.entry_codec import encode_state
 from threadcast.chat.owner_state import OwnerState
+from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS, TEMPORARY_CHAT_TTL_SECONDS, TEMPORARY_RUN_TTL_SECONDS
 from threadcast.store.ports import Appended, AppendRequest, Fenced, InboxEntry, Store
 from threadcast_protocol.framing.codec import Relayed, encode
 from threadcast_protocol.wire.blobs import blob_hashes
@@ -308,13 +309,9 @@ class Writer:
             len(events) + len(facts), at_rest=after.is_at_rest, is_importing=is_importing
         )
         checkpoint = encode_state(after) if is_due else None
-        # A chat whose import is not complete is in no list, and is deleted after a day if the import never completes.
         meta = () if after.private.importing else _meta_of(after)
-        lifetime: Literal["", "expire", "persist"] = ""
-        if not after.nodes or after.private.importing:
-            lifetime = "expire"
-        elif not before.nodes or before.private.importing:
-            lifetime = "persist"
+        expire_seconds = _expiry_of(after)
+        is_kept_now = expire_seconds is None and _expiry_of(before) is not None
         request = AppendRequest(
             chat_id=before.chat_id,
             expected=before.head,
@@ -327,8 +324,9 @@ class Writer:
             checkpoint=checkpoint,
             checkpoint_version=after.version,
             trim=self.checkpoint_policy.trim_before() if is_due else None,
-            meta=meta if meta != self._meta else (),
-            lifetime=lifetime,
+            meta=meta if meta != self._meta or is_kept_now else (),
+            lifetime="persist" if is_kept_now else "" if expire_seconds is None else "expire",
+            expire_seconds=expire_seconds or 0,
             owner=self.owner,
             parent=_parent_of(after),
             blobs=blob_hashes(events, facts),
@@ -378,6 +376,18 @@ def _meta_of(state: OwnerState) -> tuple[tuple[str, str], ...]:
         ("waits", rank_of(state)),
         *((("parent", parent),) if (parent := _parent_of(state)) else ()),
     )
+
+
+def _expiry_of(state: OwnerState) -> int | None:
+    """Return the seconds after which a chat that is in no list goes if nothing changes; None for all other chats. A
+    chat without messages is in no list, nor is one whose import is not complete, nor a temporary one."""
+    if not state.nodes or state.private.importing:
+        return EMPTY_CHAT_TTL_SECONDS
+    if not state.thread.temporary:
+        return None
+    private = state.private
+    is_open = private.run is not None or private.queue or private.relations.running or private.relations.outbox
+    return TEMPORARY_RUN_TTL_SECONDS if is_open else TEMPORARY_CHAT_TTL_SECONDS
 
 
 def _parent_of(state: OwnerState) -> str:

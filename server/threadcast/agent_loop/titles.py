@@ -34,9 +34,9 @@ INSTRUCTION = (
 
 def wants_title(state: OwnerState) -> bool:
     """Return whether the chat has a first answer and no title chosen by a user or a model, and no attempt has failed
-    since its newest message."""
+    since its newest message. A temporary chat is in no list, so it needs no title."""
     thread, first = state.thread, first_question(state)
-    if thread.is_title_generated or first is None or state.path[-1] == state.private.untitled_at:
+    if thread.is_title_generated or thread.temporary or first is None or state.path[-1] == state.private.untitled_at:
         return False
     automatic = (Thread(id=thread.id).title, first_line(first))
     answered = any(state.nodes[key].role == "assistant" and state.nodes[key].content for key in state.path)

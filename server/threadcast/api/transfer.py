@@ -29,11 +29,11 @@ from threadcast.api.outcomes import outcome_of
 from threadcast.api.posting import post, post_of
 from threadcast.api.reading import read_chat_as
 from threadcast.api.spool import Spool, spooled
-from threadcast.chat.decider import APPROVES_WHOLESALE
 from threadcast.chat.exports import ChatExport, Line, blob_line, export_lines, export_of, hashes_of
 from threadcast.chat.import_files import ChatInFile, check_exports, read_blobs, read_parts
 from threadcast.chat.internal_commands import ImportChat
 from threadcast.chat.owner_state import OwnerState
+from threadcast.chat.params import APPROVES_WHOLESALE
 from threadcast.store.ports import ChatMeta, LogMessage, PostKind, PostOutcome, PostRequest
 from threadcast_protocol.wire.blobs import BLOB_TTL_SECONDS, PRIVATE_MIME
 from threadcast_protocol.wire.errors import (

@@ -27,6 +27,7 @@ from threadcast.chat.internal_commands import (
     SubchatFinished,
 )
 from threadcast.chat.owner_state import OwnerState
+from threadcast.chat.params import APPROVES_WHOLESALE
 from threadcast.chat.queue import drop, edit_queued, enqueue, interrupts
 from threadcast.chat.runs import blame, close_calls, close_draft, end_run
 from threadcast.chat.starts import start_next
@@ -53,12 +54,7 @@ from threadcast_protocol.wire.failures import STOPPED
 from threadcast_protocol.wire.principal import Principal
 from threadcast_protocol.wire.thread import read_patch
 
-__all__ = ["APPROVES_WHOLESALE", "decide"]
-
-
-APPROVES_WHOLESALE = ("autonomous_no_confirm", "auto_approve_editing_tools", "auto_approve_dangerous_commands")
-"""Parameters that approve tool calls in advance, so that setting them needs the permission to approve (PROTOCOL
-§11)."""
+__all__ = ["decide"]
 
 _NO_RULES = ApprovalRules()
 
@@ -170,6 +166,8 @@ def _set_params(builder: EntryBuilder, command: SetParams, by: Principal) -> Non
     changes = read_patch(command.patch)
     if "approve" not in by.permissions and any(changes.get(key) for key in APPROVES_WHOLESALE):
         raise Forbidden("this token may not approve tool calls, so it may not switch approvals off")
+    if changes.get("temporary") and builder.state.nodes and not builder.state.thread.temporary:
+        raise Conflict("a chat with messages cannot become temporary; delete it, or begin a new chat")
     if changes:
         builder.say(ThreadUpdated(**changes))
     builder.accept(command.client_request_id, {"applied": True}, by=by, final=True)

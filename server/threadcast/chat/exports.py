@@ -136,7 +136,8 @@ def _told(family: list[Message]) -> list[Message]:
 
 def export_of(state: OwnerState) -> ChatExport:
     """Return the export of a chat, without the open run, the queue and recent acks. An unfinished answer is exported
-    with its present text, status `partial` and finish reason `abort`."""
+    with its present text, status `partial` and finish reason `abort`. The export of a temporary chat is that of a
+    lasting one: whoever exports a chat wants to keep it."""
     drafted = state.draft.message.message_id if state.draft is not None else None
     messages = [
         replace(
@@ -148,9 +149,10 @@ def export_of(state: OwnerState) -> ChatExport:
         )
         for message in tree_of(state)
     ]
+    kept = replace(state.thread, temporary=None)
     return ChatExport(
         chat_id=state.chat_id,
-        thread=ThreadChanges(**differences(state.thread, Thread(id=state.chat_id))),
+        thread=ThreadChanges(**differences(kept, Thread(id=state.chat_id))),
         leaf_id=state.path[-1] if state.path else None,
         messages=messages,
         payloads=list(state.payloads),

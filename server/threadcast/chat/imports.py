@@ -62,10 +62,10 @@ def import_chat(builder: EntryBuilder, command: ImportChat) -> None:
 
 def _changes(now: Thread, wanted: ThreadChanges) -> JsonObject:
     """Return the changes that turn `now` into the wanted thread. Parameters that the import does not set get their
-    defaults."""
+    defaults; an imported chat is never temporary."""
     new = Thread(id=now.id)
     reset = replace(now, **{name: getattr(new, name) for name in ThreadPatch.__struct_fields__})
-    return differences(apply_changes(reset, wanted), now)
+    return differences(replace(apply_changes(reset, wanted), temporary=None), now)
 
 
 def _add_all(builder: EntryBuilder, messages: Iterable[Message]) -> None:

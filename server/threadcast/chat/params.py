@@ -12,9 +12,23 @@ from threadcast.chat.owner_state import OwnerState
 from threadcast_protocol.wire.messages import JsonObject
 from threadcast_protocol.wire.thread import ALWAYS_PRESENT, Thread, ThreadPatch
 
-__all__ = ["MAX_ROUNDS", "PARAMS", "SAMPLERS", "SERVER_DEFAULTS", "Effective", "Layer", "all_set", "effective"]
+__all__ = [
+    "APPROVES_WHOLESALE",
+    "MAX_ROUNDS",
+    "PARAMS",
+    "SAMPLERS",
+    "SERVER_DEFAULTS",
+    "Effective",
+    "Layer",
+    "all_set",
+    "effective",
+]
 
 Layer: TypeAlias = Literal["server", "profile", "thread", "command"]
+
+APPROVES_WHOLESALE = ("autonomous_no_confirm", "auto_approve_editing_tools", "auto_approve_dangerous_commands")
+"""Parameters that approve tool calls in advance, so that setting them needs the permission to approve (PROTOCOL
+§11)."""
 
 MAX_ROUNDS = 20
 """The default maximum of model calls with tools in one run (LOOP-2)."""

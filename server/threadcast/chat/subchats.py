@@ -14,6 +14,7 @@ from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.internal_commands import BeginSubchat, SubchatFinished
 from threadcast.chat.outbound import OPENING_MAX_OUTBOUND, owe, stop, tell_parent
 from threadcast.chat.owner_state import OwnerState, Run
+from threadcast.chat.params import APPROVES_WHOLESALE
 from threadcast.chat.queue import enqueue
 from threadcast.chat.relations import Child, ChildEnded, ChildOpened, Parent, ParentBound
 from threadcast.chat.runs import call_name
@@ -65,8 +66,10 @@ _INHERITED = (
     "autonomous_no_confirm",
     "auto_approve_editing_tools",
     "auto_approve_dangerous_commands",
+    "temporary",
 )
-"""Parameters that every child inherits, so that a child cannot evade permissions and prohibitions of the user."""
+"""Parameters that every child inherits, so that a child cannot evade permissions and prohibitions of the user, and does
+not outlive a temporary parent."""
 
 _OF_THE_MODE = ("mode", "scope")
 """Parameters that a child with the same mode inherits. The child then inherits the model, too."""
@@ -171,7 +174,7 @@ def _check_room(state: OwnerState) -> int:
 def _changes(builder: EntryBuilder, run: Run, wanted: Wanted) -> ThreadChanges:
     state = builder.state
     given = read_patch(wanted.params)
-    approvals = [key for key in given if key in _INHERITED[2:] and given[key]]
+    approvals = [key for key in given if key in APPROVES_WHOLESALE and given[key]]
     if approvals and "approve" not in run.principal.permissions:
         raise Forbidden("the run's principal may not approve tool calls, so its chats may not switch approvals off")
     keys = _INHERITED if wanted.mode else _INHERITED + _OF_THE_MODE

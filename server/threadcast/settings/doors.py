@@ -34,6 +34,10 @@ class OpenAIDoor(Door, frozen=True):
     """Whether a request without a chat's id continues the chat whose messages equal those of the request. Set it for
     front ends that send the whole conversation each time and no id; otherwise each request begins a chat."""
 
+    user_header: str = ""
+    """The name of a request header in which a front end names its user, such as X-OpenWebUI-User-Id. Only chats of the
+    same user are continued by their history. The key `user` of the body counts as well. Empty: no header."""
+
 
 class ResponsesDoor(Door, frozen=True):
     pass
@@ -60,6 +64,7 @@ class Doors(Section, frozen=True):
     def __post_init__(self) -> None:
         if len(set(self.open)) != len(self.open):
             raise ValueError("open: a door is listed twice")
-        name = self.openai.chat_id_header
-        if name and not (name.isascii() and name.replace("-", "").isalnum()):
-            raise ValueError("openai.chat_id_header: write the name of a header, such as X-OpenWebUI-Chat-Id")
+        headers = {"chat_id_header": self.openai.chat_id_header, "user_header": self.openai.user_header}
+        for key, name in headers.items():
+            if name and not (name.isascii() and name.replace("-", "").isalnum()):
+                raise ValueError(f"openai.{key}: write the name of a header, such as X-OpenWebUI-Chat-Id")

@@ -21,6 +21,8 @@ __all__ = [
     "QUEUE_COUNTS",
     "SEEN_GENERATION",
     "SEEN_TTL_SECONDS",
+    "TEMPORARY_CHAT_TTL_SECONDS",
+    "TEMPORARY_RUN_TTL_SECONDS",
     "TRACES_MAX_COUNT",
 ]
 
@@ -45,6 +47,12 @@ are larger than old ones."""
 
 EMPTY_CHAT_TTL_SECONDS = 24 * 3_600
 """A chat without messages is in no list; its keys expire after a day without a change (DESIGN §4.9)."""
+
+TEMPORARY_CHAT_TTL_SECONDS = 3_600
+"""A temporary chat is in no list, either; its keys expire an hour after its last change (PROTOCOL §16)."""
+
+TEMPORARY_RUN_TTL_SECONDS = 30 * 24 * 3_600
+"""The same while a run or a sub-chat of the temporary chat is open, which may wait for a person."""
 
 FAST_TAKEOVER_MS = 1_000
 """The milliseconds to which a lease is shortened when a post finds that the chat's worker does not listen. The median

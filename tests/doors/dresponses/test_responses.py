@@ -140,15 +140,17 @@ async def test_a_failed_run_fails_its_response_and_a_bad_request_is_openais_erro
     assert (wrong.value.code, wrong.value.param) == ("bad_request", "tools.0")
 
 
-async def test_a_response_that_is_not_stored_is_not_found(server: Process, client: openai.AsyncOpenAI) -> None:
+async def test_a_response_that_is_not_stored_is_not_found_and_its_chat_is_in_no_list(
+    server: Process, client: openai.AsyncOpenAI
+) -> None:
     answer = await client.responses.create(model=FAST, input="x", store=False)
     assert answer.output_text == "You said: x" and answer.conversation is not None
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve(answer.id)
     async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as http:
-        with anyio.fail_after(DEADLINE_SECONDS):
-            while (await http.get(f"/v1/chats/{answer.conversation.id}")).status_code != 404:
-                await anyio.sleep(0.01)
+        thread = (await http.get(f"/v1/chats/{answer.conversation.id}")).json()["thread"]
+        listed = [chat["id"] for chat in (await http.get("/v1/chats?limit=200")).json()["items"]]
+    assert thread["temporary"] is True and answer.conversation.id not in listed
 
 
 async def test_a_cut_stream_is_resumed_with_every_event_once(client: openai.AsyncOpenAI) -> None:

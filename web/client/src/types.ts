@@ -361,6 +361,8 @@ export interface CompletionsRequest {
   n?: unknown;
   /** Any JSON. */
   store?: unknown;
+  user?: string | null;
+  safety_identifier?: string | null;
   /** Any JSON. */
   response_format?: unknown;
   /** Any JSON. */
@@ -1387,6 +1389,7 @@ export interface Thread {
   on_deny?: string | null;
   on_owner_loss?: string | null;
   reasoning?: string | null;
+  temporary?: boolean | null;
   custom_instructions?: string | null;
   scope?: string[] | null;
   tools_disabled?: string[] | null;
@@ -1443,6 +1446,7 @@ export interface ThreadChanges {
   on_deny?: "continue" | "stop" | null;
   on_owner_loss?: "auto" | "continue" | "restart" | "stop" | null;
   reasoning?: "log" | "off" | "stream" | null;
+  temporary?: boolean | null;
   custom_instructions?: string | null;
   scope?: string[] | null;
   tools_disabled?: string[] | null;
@@ -1507,6 +1511,7 @@ export interface ThreadPatch {
   on_deny?: "continue" | "stop" | null | "";
   on_owner_loss?: "auto" | "continue" | "restart" | "stop" | null | "";
   reasoning?: "log" | "off" | "stream" | null | "";
+  temporary?: boolean | null | "";
   custom_instructions?: string | null | "";
   scope?: string[] | null | "";
   tools_disabled?: string[] | null | "";
@@ -1557,6 +1562,7 @@ export interface ThreadUpdated {
   on_deny?: "continue" | "stop" | null;
   on_owner_loss?: "auto" | "continue" | "restart" | "stop" | null;
   reasoning?: "log" | "off" | "stream" | null;
+  temporary?: boolean | null;
   custom_instructions?: string | null;
   scope?: string[] | null;
   tools_disabled?: string[] | null;
@@ -1797,6 +1803,7 @@ export interface TrajectoryChat {
   on_deny?: string | null;
   on_owner_loss?: string | null;
   reasoning?: string | null;
+  temporary?: boolean | null;
   custom_instructions?: string | null;
   scope?: string[] | null;
   tools_disabled?: string[] | null;

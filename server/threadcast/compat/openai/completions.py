@@ -2,7 +2,8 @@
 
 The chat is the one that `metadata.chat_id` or the operator's header names, or the chat whose tools the request answers,
 or, if the operator wants that, a chat whose path equals the history. Any other request begins a chat that holds the
-given history.
+given history. With `store: false`, and for a task that a front end asks beside a conversation, such as a title, the new
+chat is temporary (PROTOCOL §16).
 """
 
 import secrets
@@ -10,11 +11,8 @@ import time
 from functools import partial
 from typing import NamedTuple
 
-import anyio
-import structlog
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from threadcast.api.blobs import THREAD_MIN_BYTES
 from threadcast.api.edge import Edge, caller_of, read_json, release_body
@@ -29,10 +27,9 @@ from threadcast.compat.openai.chunks import OpenAIChunks
 from threadcast.compat.openai.errors import error_of
 from threadcast.compat.openai.histories import Relation, relation_of, turns_of_path, turns_of_request
 from threadcast.compat.openai.models import params_of_model
-from threadcast.compat.openai.requests import CompletionsRequest, Wish, read_completions
-from threadcast.compat.run_answer import LEAVE_SECONDS, RunAnswer
+from threadcast.compat.openai.requests import USER_MAX_CHARACTERS, CompletionsRequest, Wish, read_completions
+from threadcast.compat.run_answer import RunAnswer
 from threadcast.profiles.endpoint_rules import NO_RULE
-from threadcast.store.families import delete_family
 from threadcast.store.load import load_folded
 from threadcast.store.ports import ChatMeta
 from threadcast_protocol.fold.snapshot import active_path
@@ -44,17 +41,15 @@ from threadcast_protocol.wire.commands import (
     SetParams,
     UserMessage,
 )
-from threadcast_protocol.wire.errors import BadRequest, Conflict, IdTaken, Refused, ThreadcastError
+from threadcast_protocol.wire.errors import BadRequest, Conflict, IdTaken, Refused
 from threadcast_protocol.wire.messages import JsonObject
 from threadcast_protocol.wire.principal import Principal
 
 __all__ = ["CHAT_ID_HEADER", "chat_completions"]
 
-_log = structlog.get_logger()
-
 PATH = "/v1/chat/completions"
-STORE_KEY = "openai_store"
-"""The key of a thread's metadata that marks chats which a request with `store: false` has created."""
+USER_KEY = "openai_user"
+"""The key of a thread's metadata with the front end's user for whom a request has created the chat."""
 
 CHAT_ID_HEADER = "X-Threadcast-Chat-Id"
 """The header of answers with the chat's id on this server."""
@@ -74,23 +69,6 @@ class Target(NamedTuple):
     state: OwnerState | None = None
     relation: Relation = "same"
     is_side: bool = False
-
-
-class TemporaryAnswer(RunAnswer):
-    """An answer whose chat is deleted with its end: of a request with `store: false`, or of a task that a front end
-    asks beside a conversation, such as a title. The chat stays while its run waits for a person or for the caller's
-    tools."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            if not (isinstance(self._projection, OpenAIChunks) and self._projection.is_waiting):
-                with anyio.CancelScope(shield=True), anyio.move_on_after(LEAVE_SECONDS):
-                    try:
-                        await delete_family(self._edge.store, self._chat_id, self._principal.id)
-                    except ThreadcastError as lost:
-                        _log.warning("chat.not_deleted", chat_id=self._chat_id, reason=lost.code)
 
 
 @Operation(
@@ -138,7 +116,8 @@ async def chat_completions(request: Request) -> Response:
     model = await params_of_model(edge, wish.model)
     rule = edge.endpoints.get(PATH, NO_RULE)
     mode = rule.wanted(request.query_params.get("mode") or wish.mode, edge.profiles)
-    target = await _target_of(edge, principal, wish, by_header)
+    user = _user_of(request, edge, wish)
+    target = await _target_of(edge, principal, wish, by_header, user)
     if target.meta is not None and target.meta.state == "paused":
         raise Conflict(AWAITS_DECISION)
     params: JsonObject = {**wish.params, **model, **({"mode": mode} if mode else {})}
@@ -146,7 +125,7 @@ async def chat_completions(request: Request) -> Response:
         params["on_client_timeout"] = "stop"
     request_id = f"openai-{secrets.token_hex(12)}"
     run_id = _open_run_of(wish, target)
-    commands = _results(wish, target) if wish.is_continuation else _commands(wish, target, params, request_id)
+    commands = _results(wish, target) if wish.is_continuation else _commands(wish, target, params, request_id, user)
     new_mode = ""
     if target.meta is None:
         wanted = params.get("mode") or rule.profile
@@ -172,8 +151,7 @@ async def chat_completions(request: Request) -> Response:
             except Refused as refusal:
                 raise _in_body(refusal, command, wish) from None
 
-    kind = TemporaryAnswer if _is_temporary(wish, target) else RunAnswer
-    return kind(
+    return RunAnswer(
         edge,
         principal,
         chat_id,
@@ -189,16 +167,6 @@ async def chat_completions(request: Request) -> Response:
     )
 
 
-def _is_temporary(wish: Wish, target: Target) -> bool:
-    """Return whether the chat is deleted with the answer: one that this request creates, or that an earlier request
-    with `store: false` created. A chat of other clients is never deleted."""
-    if target.is_side:
-        return True
-    if target.state is None:
-        return wish.is_temporary
-    return wish.is_temporary and (target.state.thread.metadata or {}).get(STORE_KEY) is False
-
-
 def _detaches(request: Request, edge: Edge, wish: Wish) -> bool:
     wanted = request.query_params.get("on_disconnect", wish.on_disconnect)
     if wanted is None:
@@ -208,7 +176,16 @@ def _detaches(request: Request, edge: Edge, wish: Wish) -> bool:
     return wanted == "detach"
 
 
-async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: str) -> Target:
+def _user_of(request: Request, edge: Edge, wish: Wish) -> str:
+    """Return the front end's user, by the operator's header or the body. Raises BadRequest."""
+    header = edge.doors.openai.user_header
+    user = (request.headers.get(header, "") if header else "") or wish.user
+    if len(user) > USER_MAX_CHARACTERS:
+        raise BadRequest(f"{header}: the name of a user has at most {USER_MAX_CHARACTERS} characters")
+    return user
+
+
+async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: str, user: str) -> Target:
     """Find the chat of the request.
 
     Raises:
@@ -241,19 +218,20 @@ async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: st
     elif wish.is_continuation:
         raise BadRequest("tool_call_id: use the ids of the calls as this server sent them", path=f"/messages/{wish.at}")
     if edge.doors.openai.match_history and wish.history:
-        return await _matched(edge, principal, wish) or Target(_new_chat_id())
+        return await _matched(edge, principal, wish, user) or Target(_new_chat_id())
     return Target(_new_chat_id())
 
 
-async def _matched(edge: Edge, principal: Principal, wish: Wish) -> Target | None:
-    """Return the newest chat at rest whose path equals the history, or else the newest one whose path the request
-    edits; None without such a chat."""
+async def _matched(edge: Edge, principal: Principal, wish: Wish, user: str) -> Target | None:
+    """Return the newest chat at rest, of this user of the front end, whose path equals the history, or else the newest
+    one whose path the request edits; None without such a chat."""
     edited: Target | None = None
     for meta in (await edge.store.list_chats(principal.id, MATCHED_MAX_CHATS)).chats:
         if meta.state != "idle" or meta.deleted:
             continue
         state, _ = await load_folded(edge.store, meta.chat_id, with_facts=True)
-        relation = _relation(wish, state) if state.private.run is None else "other"
+        is_theirs = (state.thread.metadata or {}).get(USER_KEY, "") == user
+        relation = _relation(wish, state) if is_theirs and state.private.run is None else "other"
         if relation == "same":
             return Target(meta.chat_id, meta, state)
         if relation == "earlier" and edited is None:
@@ -265,13 +243,18 @@ def _relation(wish: Wish, state: OwnerState) -> Relation:
     return relation_of(turns_of_request(wish.history), turns_of_path(active_path(state)), wish.content)
 
 
-def _commands(wish: Wish, target: Target, params: JsonObject, request_id: str) -> list[Command]:
+def _commands(wish: Wish, target: Target, params: JsonObject, request_id: str, user: str) -> list[Command]:
     """Return the commands of a request that ends with a message of the user."""
     commands: list[Command] = []
-    if target.state is None and wish.is_temporary:
-        patch = {"metadata": {STORE_KEY: False}}
-        commands.append(SetParams(client_request_id=f"{request_id}-store", patch=patch))
     state = target.state
+    patch: JsonObject = {}
+    if state is None:
+        patch |= {"temporary": True} if target.is_side or wish.store is False else {}
+        patch |= {"metadata": {USER_KEY: user}} if user else {}
+    elif state.thread.temporary and wish.store is True:
+        patch = {"temporary": None}
+    if patch:
+        commands.append(SetParams(client_request_id=f"{request_id}-thread", patch=patch))
     if state is None and wish.history:
         commands.append(RestoreMessages(client_request_id=f"{request_id}-history", messages=wish.history))
     if state is not None and target.relation == "earlier":

@@ -16,10 +16,21 @@ from threadcast_protocol.wire.ids import Name
 from threadcast_protocol.wire.messages import JsonObject
 from threadcast_protocol.wire.thread import read_patch
 
-__all__ = ["CompletionsMessage", "CompletionsMetadata", "CompletionsRequest", "Result", "Wish", "read_completions"]
+__all__ = [
+    "USER_MAX_CHARACTERS",
+    "CompletionsMessage",
+    "CompletionsMetadata",
+    "CompletionsRequest",
+    "Result",
+    "Wish",
+    "read_completions",
+]
 
 MESSAGES_MAX_COUNT = 10_000
 """The most messages of a request; as many as one command restores."""
+
+USER_MAX_CHARACTERS = 512
+"""The longest name of a front end's user; ids in use are UUIDs, addresses or hashes. A longer one is refused."""
 
 
 class CompletionsMessage(msgspec.Struct, frozen=True):
@@ -58,6 +69,8 @@ class CompletionsRequest(OneShotRequest, frozen=True, kw_only=True):
     tool_choice: object = None
     n: object = None
     store: object = None
+    user: Annotated[str, Meta(max_length=USER_MAX_CHARACTERS)] | None = None
+    safety_identifier: Annotated[str, Meta(max_length=USER_MAX_CHARACTERS)] | None = None
     response_format: object = None
     logprobs: object = None
     modalities: object = None
@@ -97,7 +110,8 @@ class Result(msgspec.Struct, frozen=True):
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """A request, read. `content` is that of the last message, of the user, at the index `at`; None if the request ends
     with `results`. `history` are the earlier messages in the form of `restore_messages`, and `indexes` their places in
-    the body. `named` is the id of the chat as the caller wrote it."""
+    the body. `named` is the id of the chat as the caller wrote it. `store` tells whether lists show a new
+    chat. `user` is the front end's user, '' if the body names none."""
 
     named: str | None
     content: object
@@ -112,7 +126,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     on_disconnect: str | None
     is_stream: bool
     with_usage: bool
-    is_temporary: bool
+    store: bool | None
+    user: str
 
     @property
     def is_continuation(self) -> bool:
@@ -185,7 +200,8 @@ def read_completions(body: bytes) -> Wish:
         on_disconnect=asked.on_disconnect,
         is_stream=bool(asked.stream),  # not by the header: OpenAI's clients always send `Accept: application/json`
         with_usage=asked.stream_options is not None and asked.stream_options.include_usage,
-        is_temporary=asked.store is False,
+        store=asked.store if isinstance(asked.store, bool) else None,
+        user=asked.user or asked.safety_identifier or "",
     )
 
 

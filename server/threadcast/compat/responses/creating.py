@@ -43,9 +43,6 @@ from threadcast_protocol.wire.principal import Principal
 
 __all__ = ["create_response"]
 
-STORE_KEY = "responses_store"
-"""The key of a thread's metadata that marks chats which a request with `store: false` has created."""
-
 
 @Operation(
     "POST",
@@ -129,7 +126,8 @@ def _continued(edge: Edge, principal: Principal, asked: ResponseRequest, given: 
         raise BadRequest("input: send one mcp_approval_response for each open request", path="/input")
     is_stored = asked.store is not False
     own_id = new_response_id(target.chat_id, int(time.time()), continues=True, is_stored=is_stored)
-    commands: list[Command] = [
+    commands = _storing(asked, own_id, state)
+    commands += [
         IdeToolResult(client_request_id=f"{own_id.request_id}-{number}", tool_call_id=call_id, content=text)
         for number, (call_id, text) in enumerate(results)
     ]
@@ -141,8 +139,7 @@ def _continued(edge: Edge, principal: Principal, asked: ResponseRequest, given: 
         commands[-1] = replace(commands[-1], client_request_id=own_id.request_id)
     stream = ResponseStream(own_id, {}, client_calls=calls)
     run = ResponseSliceOfOpenRun(own_id, state.runtime.run_id)
-    is_made = (state.thread.metadata or {}).get(STORE_KEY) is False
-    return _answer(edge, principal, asked, stream, run, commands, discards=is_made and not is_stored)
+    return _answer(edge, principal, asked, stream, run, commands)
 
 
 class ResponseSliceOfOpenRun(ResponseSlice):
@@ -185,11 +182,7 @@ async def _asked(edge: Edge, principal: Principal, asked: ResponseRequest, given
     if asked.reasoning is not None and asked.reasoning.effort is not None:
         params["reasoning_effort"] = asked.reasoning.effort
     context = {**((state.thread.context if state is not None else None) or {}), ECHO: echo}
-    commands: list[Command] = []
-    discards = asked.store is False and is_new
-    if discards:
-        mark = {"metadata": {STORE_KEY: False}}
-        commands.append(SetParams(client_request_id=f"{own_id.request_id}-store", patch=mark))
+    commands = _storing(asked, own_id, state)
     if target.branch_at is not None:
         source, up_to = target.branch_at
         first_id = f"{own_id.request_id}-branch"
@@ -209,7 +202,16 @@ async def _asked(edge: Edge, principal: Principal, asked: ResponseRequest, given
         )
     )
     stream, run = ResponseStream(own_id, echo), ResponseSlice(own_id)
-    return _answer(edge, principal, asked, stream, run, commands, new_mode=new_mode, discards=discards)
+    return _answer(edge, principal, asked, stream, run, commands, new_mode=new_mode)
+
+
+def _storing(asked: ResponseRequest, own_id: ResponseId, state: ChatState | None) -> list[Command]:
+    """Return the command that makes a new chat temporary, or that keeps a temporary chat."""
+    is_stored = asked.store is not False
+    if is_stored if state is None else not (is_stored and state.thread.temporary):
+        return []
+    patch: JsonObject = {"temporary": None if is_stored else True}
+    return [SetParams(client_request_id=f"{own_id.request_id}-store", patch=patch)]
 
 
 def _echo_of(asked: ResponseRequest) -> JsonObject:
@@ -237,7 +239,6 @@ def _answer(
     commands: list[Command],
     *,
     new_mode: str = "",
-    discards: bool,
 ) -> Response:
     chat_id = stream.chat_id
 
@@ -255,7 +256,7 @@ def _answer(
 
     if asked.background and not asked.stream:
         return _Begun(edge, principal, chat_id, stream, run, post=post, detaches=True, wants_json=True)
-    shown = ResponseAnswer(
+    return ResponseAnswer(
         edge,
         principal,
         chat_id,
@@ -267,8 +268,6 @@ def _answer(
         detaches=bool(asked.background) or edge.doors.responses.on_disconnect == "continue",
         more={"X-Threadcast-Chat-Id": chat_id},
     )
-    shown.discards = discards
-    return shown
 
 
 class _Begun(ResponseAnswer):

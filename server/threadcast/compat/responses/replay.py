@@ -19,7 +19,6 @@ from threadcast.compat.base import RunSlice
 from threadcast.compat.responses.response_ids import ResponseId
 from threadcast.compat.responses.response_stream import ECHO, ResponseStream, error_object
 from threadcast.compat.run_answer import RunAnswer
-from threadcast.store.families import delete_family
 from threadcast.store.load import load_folded
 from threadcast_protocol.fold.state import ChatState
 from threadcast_protocol.framing.codec import decode_events
@@ -217,17 +216,10 @@ class _Replay:
 
 class ResponseAnswer(RunAnswer):
     """The answer that follows a response. With `replays`, it begins with the events that the log holds, or with those
-    that the messages after `trimmed` stand for. With `discards`, the chat is deleted when its run is over, because the
-    client wants nothing stored."""
+    that the messages after `trimmed` stand for."""
 
     replays = False
-    discards = False
     trimmed: Message | None = None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await super().__call__(scope, receive, send)
-        if self.discards and self._run.is_over:
-            await delete_family(self._edge.store, self._chat_id, self._principal.id)
 
     @asynccontextmanager
     async def _following(self) -> AsyncIterator[tuple[ChatState | None, RunWatch]]:

@@ -33,7 +33,7 @@ REQUEST_SECONDS = 5.0
 """Time limit of an answer. A POST waits up to 2 s for its effect, an import up to 10 s (PROTOCOL §1, §3)."""
 
 OPENINGS_MAX, RETRY_MAX_SECONDS = 5, 5.0
-"""How often one stream is tried, and the longest pause that a server may ask for between two tries."""
+"""How often one stream or GET is tried, and the longest pause that a server may ask for between two tries."""
 
 CAPABILITIES = frozenset({"resume", "heartbeat", "run"})
 """Abilities that the probe checks before the transcripts and that transcripts may require."""
@@ -206,7 +206,8 @@ class Target:
         headers: Mapping[str, str] | None = None,
         wait_seconds: float | None = None,
     ) -> httpx2.Response:
-        """Send a request and return its whole answer.
+        """Send a request and return its whole answer. A GET that is answered 429 with `Retry-After` is repeated, as in
+        `stream`.
 
         `wait_seconds`: time limit of the answer (default: `answer_seconds`). The time in a `Prefer` header is added.
         Raises httpx2.TransportError.
@@ -215,7 +216,15 @@ class Target:
         found = re.search(r"wait=([0-9]+)", headers.get("Prefer", ""))
         seconds = (wait_seconds or self.answer_seconds) + (int(found[1]) if found else 0)
         timeout = httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
-        return await self._http.request(method, self.url + path, content=body, headers=headers, timeout=timeout)
+        tries = OPENINGS_MAX if method == "GET" else 1
+        while True:
+            tries -= 1
+            url = self.url + path
+            response = await self._http.request(method, url, content=body, headers=headers, timeout=timeout)
+            pause_seconds = _pause_of(response) if tries else None
+            if pause_seconds is None:
+                return response
+            await anyio.sleep(pause_seconds)
 
     @asynccontextmanager
     async def stream(

@@ -17,7 +17,6 @@ from threadcast.chat.entries import Fence, RawEntry
 from threadcast.store.bounds import (
     DEAD_MAX,
     DELETED_TTL_SECONDS,
-    EMPTY_CHAT_TTL_SECONDS,
     FAST_TAKEOVER_MS,
     INBOX_MAX,
     LOG_PAGE_BYTES,
@@ -351,7 +350,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
             if hash in chat.blobs:
                 chat.blobs[hash].expires_at_ms = None
         if request.lifetime == "expire":
-            chat.expires_at_ms = now + EMPTY_CHAT_TTL_SECONDS * 1_000
+            chat.expires_at_ms = now + request.expire_seconds * 1_000
             for kept in chat.blobs.values():
                 kept.expires_at_ms = chat.expires_at_ms
             mine.pop(request.chat_id, None)

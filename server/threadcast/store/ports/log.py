@@ -31,12 +31,13 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `events`, `facts` and `acks` are JSON arrays ('' for none). `checkpoint` (the uncompressed state; the store
     compresses it) replaces the stored checkpoint, and `checkpoint_version` is the largest version folded into it.
-    `trim` drops entries before that id, never beyond the checkpoint. `lifetime`: 'expire' lets the chat's keys expire
-    in one day, 'persist' cancels the expiry, '' changes nothing. An accepted post cancels the expiry, too, so each
-    append to a chat without messages passes 'expire'. A `meta` that is not empty is written into the chat's index,
-    updates `last_active` and is announced on the feed. `parent` is the chat that created this one: this chat is listed
-    among its parent's children instead of in its owner's list. `blobs` are the hashes of blobs that the entry refers
-    to; these blobs are now kept as long as the chat. Unknown hashes are skipped.
+    `trim` drops entries before that id, never beyond the checkpoint. `lifetime`: 'expire' takes the chat out of the
+    lists and lets its keys expire in `expire_seconds`, 'persist' cancels the expiry, '' changes nothing. An accepted
+    post cancels the expiry, too, so each append to a temporary chat or one without messages passes 'expire'. A `meta`
+    that is not empty is written into the chat's index, updates `last_active` and is announced on the feed. `parent` is
+    the chat that created this one: this chat is listed among its parent's children instead of in its owner's list.
+    `blobs` are the hashes of blobs that the entry refers to; these blobs are now kept as long as the chat. Unknown
+    hashes are skipped.
     """
 
     chat_id: str
@@ -52,6 +53,7 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     trim: EntryId | None = None
     meta: tuple[tuple[str, str], ...] = ()
     lifetime: Literal["", "expire", "persist"] = ""
+    expire_seconds: int = 0
     owner: str = ""
     parent: str = ""
     blobs: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from threadcast.chat.entries import Fence, RawEntry
-from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS, LOG_PAGE_BYTES, PUBLISH_MAX_BYTES
+from threadcast.store.bounds import LOG_PAGE_BYTES, PUBLISH_MAX_BYTES
 from threadcast.store.ports import Appended, AppendRequest, AtOnce, Fenced, Loaded, LogMessage, list_owner_of
 from threadcast.store.redis import checkpoint
 from threadcast.store.redis.chat_meta import check_owner
@@ -73,7 +73,7 @@ class RedisLog(RedisPart):
             snap,
             str(request.trim) if request.trim else b"",
             request.lifetime,
-            EMPTY_CHAT_TTL_SECONDS,
+            request.expire_seconds,
             PUBLISH_MAX_BYTES,
             keys.log_channel,
             keys.feed_channel(list_owner),

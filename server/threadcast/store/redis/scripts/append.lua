@@ -2,7 +2,7 @@
 -- append: one atomic commit: append the entry, remove the commands that it consumes, change the chat's meta, set a
 -- checkpoint, trim, publish. The entry is appended only if the present head is the one that the writer expects.
 -- KEYS log head inbox meta snap chats blobs
--- ARGV chat expected head version events facts acks snap trim lifetime empty_ttl publish_max log_channel feed_channel
+-- ARGV chat expected head version events facts acks snap trim lifetime expire_seconds publish_max log_channel feed_channel
 --      meta_count blob_hashes [key value]... [inbox id, request]...
 -- Repeat: DUP. Returns OK, DUP or FENCED.
 local before, head = ARGV[2], ARGV[3]
@@ -50,8 +50,8 @@ if ARGV[9] ~= '' then
     redis.call('XTRIM', KEYS[1], 'MINID', string.match(snap, '^%S+'))
   end
 end
--- Keep the blobs that the entry refers to. This comes before the lifetime below, which expires all keys of a chat
--- without messages.
+-- Keep the blobs that the entry refers to. This comes before the lifetime below, which may expire all keys of the
+-- chat.
 for hash in string.gmatch(ARGV[16], '%x+') do
   redis.call('PERSIST', KEYS[7] .. ':' .. hash)
   redis.call('PERSIST', KEYS[7])
