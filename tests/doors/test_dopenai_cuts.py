@@ -12,6 +12,7 @@ from tests.support.fleet import FAST, fleet_on_new_store
 from tests.support.reader import watching
 from tests.support.server import DEADLINE_SECONDS, command, serving
 from tests.support.tokens import bearer, token_of, tokens
+from tests.support.unicode import UNICODE_TEXTS
 from tests.torture.proxy import Proxy
 
 pytestmark = pytest.mark.anyio
@@ -140,12 +141,9 @@ async def test_another_callers_chat_is_taken_to_begin_and_unknown_to_continue(tm
 
 
 async def test_every_character_of_unicode_comes_back(tmp_path: Path) -> None:
-    every = "".join(map(chr, [*range(1, 0xD800), *range(0xE000, 0x110000)]))
-    step = 50_000  # at most 200 kB, below the 256 KiB of a message
     async with serving(tmp_path) as server, client_of(server.url) as client:
-        for begin in range(0, len(every), step):
-            text = f"<{every[begin : begin + step]}>"
-            model = "demo/echo?rate=0"
-            stream = await client.chat.completions.create(**asking(text, f"u-{begin}", model), stream=True)
+        for number, text in enumerate(UNICODE_TEXTS):
+            wish = asking(text, f"u-{number}", "demo/echo?rate=0")
+            stream = await client.chat.completions.create(**wish, stream=True)
             said = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
             assert said == f"You said: {text}"

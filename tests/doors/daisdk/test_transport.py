@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.doors.daisdk.page import opened_page, text_in
-from tests.doors.daisdk.test_pages import TOOLS, WEATHER, WORDS, bare, read
+from tests.doors.daisdk.test_pages import TOOLS, WEATHER, bare, read
 from tests.integration.oneshot_client import prepare
 from tests.integration.server_fixtures import chat_id
 from tests.support.reader import watching
 from tests.support.server import Process, command, started_server, user_message
+from tests.support.unicode import UNICODE_TEXTS
 from tests.torture.proxy import Proxy
 from tests.web.installed import CLIENT, WEB, node_is_missing
 
@@ -132,7 +133,8 @@ async def test_tabs_of_our_transport_agree(server: Process, chat_id: str, ours: 
 
 async def test_all_of_unicode_comes_through_our_transport(server: Process, chat_id: str, ours: dict[str, str]) -> None:
     await prepare(server, chat_id, "demo/echo?rate=0")
-    words = WORDS.replace(" ", "_")
     async with opened_page(server.url, chat_id, ours=ours) as page:
-        assert (await page.send(words))["error"] is None
-        assert words in text_in((await page.messages())[1])
+        for words in UNICODE_TEXTS:
+            assert (await page.send(words))["error"] is None
+        said = [text_in(message) for message in (await page.messages())[1::2]]
+    assert said == [f"You said: {words}" for words in UNICODE_TEXTS]
