@@ -14,6 +14,7 @@ from tests.integration.server_fixtures import chat_id
 from tests.support.reader import watching
 from tests.support.server import DEADLINE_SECONDS, Process, command, started_server, user_message
 from tests.support.unicode import UNICODE_TEXTS
+from threadcast.compat.ai_sdk.parts import PENDING
 
 __all__ = ["chat_id"]
 
@@ -141,6 +142,27 @@ async def test_the_page_carries_out_a_tool_of_its_own(server: Process, chat_id: 
         messages = await page.messages()
         assert len(messages) == 2 and '{"sun":1}' in text_in(messages[1])
         assert (await page.shown())["requests"] == 2
+
+
+async def test_a_call_beside_an_approval_lets_the_page_answer_and_has_its_output_afterwards(
+    server: Process, chat_id: str
+) -> None:
+    await prepare(server, chat_id, "demo/tools")
+    async with opened_page(server.url, chat_id) as page:
+        await page.send('call asks {"text": "x"}\ncall clock {}')
+        copy = await page.messages()
+    loaded = await read(server, chat_id)
+    for messages in (copy, loaded):
+        (asks, clock) = [part for part in messages[1]["parts"] if part["type"].startswith("tool-")]
+        assert (asks["state"], clock["state"], clock["output"]) == ("approval-requested", "output-available", PENDING)
+        assert clock["providerExecuted"] is True
+    async with opened_page(server.url, chat_id, automatic=True, messages=copy) as page:
+        await page.tell("approve", id=asks["approval"]["id"], approved=True)
+        await page.until(lambda line: line.get("requests") == 1 and line["status"] == "ready")
+        messages = await page.messages()
+    assert bare(await read(server, chat_id)) == bare(messages)
+    (asks, clock) = [part for part in messages[1]["parts"] if part["type"].startswith("tool-")]
+    assert (asks["output"], clock["state"]) == ("allowed: x", "output-available") and clock["output"] != PENDING
 
 
 async def test_stop_leaves_the_run_going_on_and_the_page_can_join_it_again(server: Process, chat_id: str) -> None:

@@ -16,6 +16,7 @@ from tests.support.server import Process, command, started_server, user_message
 from tests.support.unicode import UNICODE_TEXTS
 from tests.torture.proxy import Proxy
 from tests.web.installed import CLIENT, WEB, node_is_missing
+from threadcast.compat.ai_sdk.parts import PENDING
 
 __all__ = ["chat_id"]
 
@@ -89,6 +90,22 @@ async def test_our_transport_decides_and_carries_out_tools(server: Process, chat
         shown = await page.shown()
         assert '{"sun":1}' in text_in(shown["messages"][3]) and shown["requests"] == 4
         assert [made["toolName"] for made in shown["calls"]] == ["weather"]
+
+
+async def test_a_call_beside_an_approval_lets_our_transport_answer(
+    server: Process, chat_id: str, ours: dict[str, str]
+) -> None:
+    await prepare(server, chat_id, "demo/tools")
+    async with opened_page(server.url, chat_id, ours=ours, automatic=True) as page:
+        await page.send('call asks {"text": "x"}\ncall clock {}')
+        messages = await page.messages()
+        assert bare(messages) == bare(await read(server, chat_id))
+        (asks, clock) = [part for part in messages[1]["parts"] if part["type"].startswith("tool-")]
+        assert clock["output"] == PENDING
+        await page.tell("approve", id=asks["approval"]["id"], approved=True)
+        await page.until(lambda line: line.get("requests") == 2 and line["status"] == "ready")
+        messages = await page.messages()
+        assert bare(messages) == bare(await read(server, chat_id)) and PENDING not in str(messages)
 
 
 async def test_a_stop_of_our_transport_stops_the_run(server: Process, chat_id: str, ours: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 /** Chunks of the UI message stream, made from the states of a chat: each state shows what the page does not have yet. */
 
-import type { Named, UIPart } from "./messages.js";
+import { PENDING, type Named, type UIPart } from "./messages.js";
 
 /** A chunk as `uiMessageChunkSchema` of npm `ai` describes it. */
 export type Chunk = { type: string; [field: string]: unknown };
@@ -10,6 +10,7 @@ interface Shown {
   isDone: boolean;
   state: unknown;
   approval: unknown;
+  output: unknown;
   json: string;
 }
 
@@ -22,7 +23,7 @@ export class Chunks {
   constructor(known: readonly Named[] = []) {
     for (const { key, part } of known) {
       const { id } = (part["approval"] ?? {}) as { id?: unknown };
-      this.shown.set(key, { length: textLength(part), isDone: true, state: part["state"], approval: id, json: JSON.stringify(part) });
+      this.shown.set(key, { length: textLength(part), isDone: true, state: part["state"], approval: id, output: part["output"], json: JSON.stringify(part) });
     }
   }
 
@@ -45,7 +46,7 @@ export class Chunks {
         chunks.push(part);
       }
       const isDone = (before?.isDone ?? false) || part["state"] === "done";
-      this.shown.set(key, { length: textLength(part), isDone, state: part["state"], approval, json: JSON.stringify(part) });
+      this.shown.set(key, { length: textLength(part), isDone, state: part["state"], approval, output: part["output"], json: JSON.stringify(part) });
     }
     return chunks;
   }
@@ -89,10 +90,12 @@ function called(part: UIPart, before: Shown | undefined, approval: unknown): Chu
   const { toolCallId, state, input } = part;
   const dynamic = part.type === "dynamic-tool";
   const toolName = dynamic ? part["toolName"] : part.type.slice("tool-".length);
-  if (before?.state === state && before?.approval === approval) return [];
+  const wasPending = before?.output === PENDING;
+  const isPending = part["output"] === PENDING;
+  if (before?.state === state && before?.approval === approval && wasPending === isPending) return [];
   if (state === "input-streaming") return [{ type: "tool-input-start", toolCallId, toolName }];
   const chunks: Chunk[] = [];
-  if (!before || before.state === "input-streaming") {
+  if (!before || before.state === "input-streaming" || wasPending) {
     const more = { ...(dynamic && { dynamic }), ...(part["providerExecuted"] === true && { providerExecuted: true }) };
     chunks.push({ type: "tool-input-available", toolCallId, toolName, input, ...more });
   }

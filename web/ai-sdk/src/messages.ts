@@ -24,6 +24,9 @@ export interface Named {
 
 const NONCE_CHARACTERS = 8;
 
+/** The output of a call without a result while the run waits for a page (see `parts.py`). */
+export const PENDING = "There is no result yet, because the run waits for an answer.";
+
 /** Returns the id under which pages know a message of the user (see `message_ids.py`). */
 export function uiIdOf(message: Message): string {
   const [, form, rest] = /^u([ibef])-(.+)$/.exec(message.client_request_id ?? "") ?? [];
@@ -92,15 +95,23 @@ function contentParts(message: Message): UIPart[] {
   });
 }
 
+/** Returns whether the open run does not go on before a page answers. */
+export function isAtPause({ runtime }: ChatState): boolean {
+  if (runtime.pause_reasons.length > 0) return true;
+  const calls = new Set((runtime.ide_calls ?? []).map((call) => call.tool_call_id));
+  return calls.size > 0 && (runtime.tools ?? []).every((tool) => calls.has(tool.tool_call_id));
+}
+
 /** Returns the parts of an answer, in their order. */
 export function turnParts(state: ChatState, turn: readonly Message[]): Named[] {
   const found: Named[] = [];
   const calls = new Map<string, UIPart>();
   const { runtime, draft } = state;
   const ours = new Set((runtime.ide_calls ?? []).map((call) => call.tool_call_id));
+  const isPausing = !isAtRest(state) && turn.at(-1)?.message_id === state.path.at(-1) && isAtPause(state);
   /** Whether it is known who carries out the call; before that a page must not take it for one of its own. */
   const isPlaced = (id: string) =>
-    isAtRest(state) || ours.has(id) || (runtime.tools ?? []).some((tool) => tool.tool_call_id === id && tool.status !== "queued");
+    isPausing || isAtRest(state) || ours.has(id) || (runtime.tools ?? []).some((tool) => tool.tool_call_id === id && tool.status !== "queued");
   for (const message of turn) {
     const id = message.message_id;
     if (message.role === "assistant") {
@@ -118,12 +129,13 @@ export function turnParts(state: ChatState, turn: readonly Message[]): Named[] {
       }
       for (const call of message.tool_calls ?? []) {
         const isWritten = progress.state === "done";
+        const isPlacedHere = isWritten && isPlaced(call.id);
         const part: UIPart = {
           type: `tool-${call.function.name}`,
           toolCallId: call.id,
-          state: isWritten && isPlaced(call.id) ? "input-available" : "input-streaming",
+          state: isPlacedHere ? "input-available" : "input-streaming",
           ...(isWritten && { input: argumentsOf(call.function.arguments) }),
-          ...(isWritten && !ours.has(call.id) && { providerExecuted: true }),
+          ...(isPlacedHere && !ours.has(call.id) && { providerExecuted: true }),
         };
         calls.set(call.id, part);
         found.push({ key: `call ${call.id}`, part });
@@ -140,6 +152,11 @@ export function turnParts(state: ChatState, turn: readonly Message[]): Named[] {
     } else if (message.role === "tool") {
       Object.assign(calls.get(message.tool_call_id ?? "") ?? {}, outputOf(message));
     }
+  }
+  const asked = new Set(runtime.pause_reasons.filter(({ type }) => type !== "question").map(({ tool_call_id }) => tool_call_id));
+  for (const [id, part] of isPausing ? calls : []) {
+    if (part["state"] !== "input-available" || ours.has(id) || asked.has(id)) continue;
+    Object.assign(part, { state: "output-available", output: PENDING });
   }
   for (const reason of runtime.pause_reasons) ask(found, calls, reason);
   return found;

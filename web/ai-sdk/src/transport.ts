@@ -6,7 +6,7 @@
 import { isAtRest, newId, textOf, type Chat, type ChatState, type Client, type ContentPart, type JsonObject, type Message, type Sendable, type Sent } from "threadcast-client";
 
 import { Chunks, type Chunk } from "./chunks.js";
-import { approvalIdOf, requestIdOf, turnAfter, turnParts, uiIdOf, uiMessages, type Named, type UIMessage, type UIPart } from "./messages.js";
+import { approvalIdOf, isAtPause, requestIdOf, turnAfter, turnParts, uiIdOf, uiMessages, type Named, type UIMessage, type UIPart } from "./messages.js";
 
 export interface TransportOptions {
   /** Tools that the page carries out: `{ name, description, input_schema }`. */
@@ -240,13 +240,6 @@ export class ThreadcastTransport {
 
 function following(userId: string | undefined): Look {
   return (state) => ({ turn: turnAfter(state, userId), isOver: isAtRest(state) || isAtPause(state) });
-}
-
-/** Returns whether the open run does not go on before a page answers. */
-function isAtPause({ runtime }: ChatState): boolean {
-  if (runtime.pause_reasons.length > 0) return true;
-  const calls = new Set((runtime.ide_calls ?? []).map((call) => call.tool_call_id));
-  return calls.size > 0 && (runtime.tools ?? []).every((tool) => calls.has(tool.tool_call_id));
 }
 
 function shownUsers(state: ChatState): Message[] {

@@ -9,8 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from threadcast.compat.ai_sdk.bodies import UIPart
 from threadcast.compat.ai_sdk.parts import (
     APPROVED_TYPES,
+    PENDING,
     approval_id,
     arguments_of,
+    calls_at_work,
     data_type,
     files_in,
     metadata_of,
@@ -44,7 +46,6 @@ from threadcast_protocol.wire.events import (
     PayloadAdded,
     PayloadUpdated,
     QueueUpdated,
-    Runtime,
     RuntimeUpdated,
     StreamDelta,
     StreamStarted,
@@ -52,19 +53,11 @@ from threadcast_protocol.wire.events import (
 )
 from threadcast_protocol.wire.messages import JsonObject, Message, ToolCall, text_of
 
-__all__ = ["ContinuedRun", "RegeneratedRun", "UIStream", "is_at_pause"]
+__all__ = ["ContinuedRun", "RegeneratedRun", "UIStream"]
 
 DONE = OutFrame(None, "[DONE]")
 
 _FINISH_REASONS = {"complete": "stop", "limit": "length", "error": "error", "aborted": "other", "interrupted": "other"}
-
-
-def is_at_pause(runtime: Runtime) -> bool:
-    """Return whether the open run does not go on before a page answers."""
-    if runtime.pause_reasons:
-        return True
-    calls = {call.tool_call_id for call in runtime.ide_calls}
-    return bool(calls) and all(tool.tool_call_id in calls for tool in runtime.tools)
 
 
 class ContinuedRun(RunSlice):
@@ -103,7 +96,8 @@ class RegeneratedRun(RunSlice):
 class UIStream(Projection):
     """Makes the chunks of one answer.
 
-    `known` are the tool parts of the page's copy of the message, and `steps` the number of steps in it. `awaited` are
+    `known` are the tool parts of the page's copy of the message, and `steps` the number of steps in it. The input of a
+    call that had not begun, or had no result, is shown once more. `awaited` are
     the ids of the commands that the request posts: the stream does not end at a pause before they are answered.
     `user_id` is the message of the user whose answer is shown, by default the last one.
     """
@@ -120,7 +114,8 @@ class UIStream(Projection):
     ) -> None:
         super().__init__(chat_id)
         self._public_url = public_url
-        self._known = dict(known or {})
+        given = {} if known is None else known
+        self._known = {k: p for k, p in given.items() if p.state != "input-streaming" and p.output != PENDING}
         self._steps = steps
         self._awaited = set(awaited)
         self._user_id = user_id
@@ -133,6 +128,7 @@ class UIStream(Projection):
         self._names: dict[str, str] = {}
         self._ready: set[str] = set()
         self._open_calls: set[str] = set()
+        self._answered: set[str] = set()
         self._client_calls: set[str] = set()
         self._asked: set[str] = set()
         self._reasons: Sequence[PauseReason] = ()
@@ -151,7 +147,7 @@ class UIStream(Projection):
         draft_id = state.draft.message.message_id if state.draft is not None else None
         is_live = not state.is_at_rest and self._is_newest(state)
         waiting = {call.tool_call_id for call in runtime.ide_calls} if is_live else set()
-        at_work = {tool.tool_call_id for tool in runtime.tools} if is_live else set()
+        at_work = calls_at_work(state) if is_live else set()
         frames: list[OutFrame] = []
         left = self._steps
         for message in turn:
@@ -159,8 +155,10 @@ class UIStream(Projection):
                 self._answers.add(message.message_id)
                 frames += self._begin(message)
                 is_known, left = left > 0, left - 1
-                if not is_known:
-                    frames += self._whole(message, draft_id, waiting, at_work)
+                if is_known:
+                    self._note_calls(message)
+                else:
+                    frames += self._whole(message, draft_id, at_work - waiting)
                 self._turn[message.message_id] = message
             elif message.role == "tool":
                 frames += self._result(message)
@@ -184,10 +182,15 @@ class UIStream(Projection):
         last = next((key for key in reversed(state.path) if state.nodes[key].role == "user"), None)
         return self._user_id in (None, last)
 
-    def _whole(
-        self, message: Message, draft_id: str | None, waiting: Collection[str], at_work: Collection[str]
-    ) -> list[OutFrame]:
-        """Return the chunks of an answer so far. The last one stays open if a model is writing it."""
+    def _note_calls(self, message: Message) -> None:
+        """Note the calls of an answer that the page has."""
+        for call in message.tool_calls:
+            self._names[call.id] = call.function.name
+            self._inputs[call.id] = call.function.arguments
+
+    def _whole(self, message: Message, draft_id: str | None, at_work: Collection[str]) -> list[OutFrame]:
+        """Return the chunks of an answer so far. The last one stays open if a model is writing it. `at_work` are the
+        calls that the server has begun; the results that follow show the input of the others."""
         frames = self._step(message.message_id)
         if message.reasoning_content:
             frames += self._op(AppendReasoning(message.reasoning_content))
@@ -198,11 +201,8 @@ class UIStream(Projection):
         frames += self._calls(message.tool_calls)
         if message.message_id != draft_id:
             frames += self._close_texts()
-            for call in message.tool_calls:
-                if call.id not in waiting and call.id not in at_work:
-                    frames += self._input(call.id, call.function.name, arguments_of(call.function.arguments), True)
         for call in message.tool_calls:
-            if call.id in at_work and call.id not in waiting:
+            if call.id in at_work:
                 frames += self._input(call.id, call.function.name, arguments_of(call.function.arguments), True)
         return frames
 
@@ -239,7 +239,17 @@ class UIStream(Projection):
         else:
             return []
         self.is_done = True
-        return [*self._opening(), *frames, *self._finish("tool-calls")]
+        return [*self._opening(), *frames, *self._pending(), *self._finish("tool-calls")]
+
+    def _pending(self) -> list[OutFrame]:
+        """Return an output for each call of the server that has no result yet, and that nobody is asked about."""
+        asked = {reason.tool_call_id for reason in self._reasons if reason.type in APPROVED_TYPES}
+        frames: list[OutFrame] = []
+        for call_id, arguments in self._inputs.items():
+            if call_id not in self._answered | self._client_calls | asked:
+                frames += self._input(call_id, self._names[call_id], arguments_of(arguments), True)
+                frames.append(_chunk("tool-output-available", toolCallId=call_id, output=PENDING))
+        return frames
 
     def _ask(self, reason: PauseReason) -> list[OutFrame]:
         call_id = reason.tool_call_id
@@ -434,6 +444,7 @@ class UIStream(Projection):
         if known is None and call_id not in self._inputs and call_id not in self._ready:
             return []
         self._open_calls.discard(call_id)
+        self._answered.add(call_id)
         told = output_of(message)
         frames: list[OutFrame] = []
         if known is None and call_id not in self._ready:

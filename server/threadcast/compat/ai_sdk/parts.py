@@ -13,15 +13,18 @@ from threadcast.compat.ai_sdk.message_ids import ui_id_of
 from threadcast_protocol.fold.reducer import drafted_message
 from threadcast_protocol.fold.state import ChatState
 from threadcast_protocol.wire.blobs import blob_url
-from threadcast_protocol.wire.events import PauseReason, PayloadAdded, PayloadUpdated
+from threadcast_protocol.wire.events import PauseReason, PayloadAdded, PayloadUpdated, Runtime
 from threadcast_protocol.wire.messages import FilePart, ImagePart, JsonObject, Message, TextPart, add_usage, text_of
 
 __all__ = [
     "APPROVED_TYPES",
+    "PENDING",
     "approval_id",
     "arguments_of",
+    "calls_at_work",
     "data_type",
     "files_in",
+    "is_at_pause",
     "metadata_of",
     "output_of",
     "path_of",
@@ -38,6 +41,10 @@ _DENIED_BY_POLICY = "is denied by policy."
 
 APPROVED_TYPES = frozenset({"confirmation", "browser_context", "denial", "outcome_unknown", "round_limit"})
 """Reasons of a pause that a yes or a no answers."""
+
+PENDING = "There is no result yet, because the run waits for an answer."
+"""The output of a call without a result while the run waits for a page. The AI SDK sends the answers of a page only
+when all calls of the step have an output or an answer. The result replaces this output later."""
 
 _TYPE_MAX_CHARACTERS = 64
 
@@ -101,6 +108,8 @@ def _assistant(state: ChatState, turn: Sequence[Message], public_url: str) -> Js
     first = next((each for each in turn if each.role in ("assistant", "error")), turn[0])
     drafted = state.draft.message.message_id if state.draft is not None else None
     waiting = {call.tool_call_id for call in state.runtime.ide_calls}
+    at_work = calls_at_work(state)
+    is_pausing = not state.is_at_rest and turn[-1].message_id == state.path[-1] and is_at_pause(state.runtime)
     for message in turn:
         if message.role == "assistant":
             progress = {"state": "streaming" if message.message_id == drafted else "done"}
@@ -111,13 +120,14 @@ def _assistant(state: ChatState, turn: Sequence[Message], public_url: str) -> Js
                 parts.append({"type": "text", "text": text, **progress})
             parts += [chunk for citation in message.citations if (chunk := source_of(citation))]
             for call in message.tool_calls:
+                is_placed = is_pausing or state.is_at_rest or call.id in waiting or call.id in at_work
                 part: JsonObject = {
                     "type": f"tool-{call.function.name}",
                     "toolCallId": call.id,
-                    "state": "input-available",
+                    "state": "input-available" if is_placed else "input-streaming",
                     "input": arguments_of(call.function.arguments),
                 }
-                if call.id not in waiting:
+                if is_placed and call.id not in waiting:
                     part["providerExecuted"] = True
                 calls[call.id] = part
                 parts.append(part)
@@ -126,9 +136,27 @@ def _assistant(state: ChatState, turn: Sequence[Message], public_url: str) -> Js
             if (answered := calls.get(message.tool_call_id or "")) is not None:
                 answered |= output_of(message)
             parts += files_in(state.chat_id, message, public_url)
+    asked = {reason.tool_call_id for reason in state.runtime.pause_reasons if reason.type in APPROVED_TYPES}
+    for call_id, part in calls.items() if is_pausing else ():
+        if part["state"] == "input-available" and call_id not in waiting | asked:
+            part |= {"state": "output-available", "output": PENDING}
     for reason in state.runtime.pause_reasons:
         _ask(parts, calls, reason)
     return {"id": first.message_id, "role": "assistant", "metadata": metadata_of(turn), "parts": parts}
+
+
+def is_at_pause(runtime: Runtime) -> bool:
+    """Return whether the open run does not go on before a page answers."""
+    if runtime.pause_reasons:
+        return True
+    calls = {call.tool_call_id for call in runtime.ide_calls}
+    return bool(calls) and all(tool.tool_call_id in calls for tool in runtime.tools)
+
+
+def calls_at_work(state: ChatState) -> set[str]:
+    """Return the calls that the server has begun. It is not known who carries out the other calls of an open run: until
+    then their input counts as incomplete, so that no page takes one for a call of its own tools."""
+    return {tool.tool_call_id for tool in state.runtime.tools if tool.status != "queued"}
 
 
 def _ask(parts: list[JsonObject], calls: dict[str, JsonObject], reason: PauseReason) -> None:
