@@ -46,7 +46,7 @@ def turns(draw: st.DrawFn) -> PureChat:
                     pass
         elif isinstance(chat.step, RunTool):
             chat.tool_answers(draw(WORDS), failed=draw(st.booleans()))
-        elif chat.state.runtime.pause_reasons and draw(st.booleans()):
+        elif draw(st.booleans()) and chat.state.runtime.pause_reasons:
             asked = chat.state.runtime.pause_reasons[0].tool_call_id
             accepted = draw(st.booleans())
             chat.command(ToolDecision(client_request_id=f"d{number}", tool_call_id=asked, accepted=accepted))
