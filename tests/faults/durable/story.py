@@ -121,13 +121,14 @@ async def play(
                     await other.until(lambda w: w.state == one.state)
                     await late.at_rest(seconds=RUN_SECONDS)
                     await _settled(one, late)
+                    # At this moment: the ack of a decision that came too late may follow.
+                    _judge_clients(story, one, late, may_be_interrupted=may_be_interrupted)
         except (TimeoutError, AssertionError, ExceptionGroup) as wrong:
             shown = one.state.runtime if one.state is not None else None
             story.violations.append(f"the run did not end, or a stream did: {wrong!r}; {shown}")
             return story
         finally:
             person.cancel()
-        _judge_clients(story, one, late, may_be_interrupted=may_be_interrupted)
     (judge or _judge_text)(story, one, effects_of(fleet.data / "effects", chat_id))
     story.takeover_seconds = one.gaps()
     return story
