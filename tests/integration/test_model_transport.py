@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from tests.ports import free_port
-from threadcast.base.append_pace import pace_seconds
+from threadcast.base.append_pace import PACE
 from threadcast.providers import model_http
 from threadcast.providers.model_connection import AT_ONCE_COUNT
 from threadcast.providers.model_http import ModelTransport, model_transport
@@ -291,7 +291,7 @@ async def test_headers_cannot_break_out_of_their_line() -> None:
 async def test_first_pieces_come_at_once_and_later_ones_gather(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause between reads never ends: each of the first pieces is sent when the previous one has been received, and
     later pieces are not read."""
-    monkeypatch.setattr(model_http, "pace_seconds", lambda _: 3_600.0)
+    monkeypatch.setattr(PACE, "seconds", lambda _: 3_600.0)
     came = asyncio.Semaphore(0)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -312,7 +312,7 @@ async def test_first_pieces_come_at_once_and_later_ones_gather(monkeypatch: pyte
 async def test_what_a_pace_has_left_in_the_kernel_is_read_before_silence_is_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(model_http, "pace_seconds", lambda _: 3_600.0)
+    monkeypatch.setattr(PACE, "seconds", lambda _: 3_600.0)
     came = asyncio.Semaphore(0)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -355,7 +355,3 @@ def test_proxy_in_the_environment_leaves_the_way_to_httpx2(monkeypatch: pytest.M
     assert isinstance(model_transport("http://127.0.0.1/v1"), ModelTransport)
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     assert model_transport("http://127.0.0.1/v1") is None
-
-
-def test_pace_grows_with_the_answers_up_to_a_bound() -> None:
-    assert [round(1_000 * pace_seconds(count)) for count in (0, 1, 99, 200, 5_000)] == [30, 30, 74, 150, 150]

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.actor_harness import CHAT, Harness, answering, begin_answer, is_as_the_log_says, nothing, params, title
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from threadcast.actor.writer import Writer
+from threadcast.base.append_pace import PACE
 from threadcast.chat.decider import decide
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS
@@ -208,7 +209,7 @@ async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_appe
 async def test_the_first_delta_of_an_answer_does_not_wait_for_the_append_that_began_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("threadcast.actor.append_group.pace_seconds", lambda _: 3_600.0)
+    monkeypatch.setattr(PACE, "seconds", lambda _: 3_600.0)
     writer = await harness.writer()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(writer.flush_forever)

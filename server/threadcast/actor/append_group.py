@@ -9,7 +9,7 @@ interleaved runs of `bench.tokens 50`). No writer waits longer than one pace.
 import asyncio
 from weakref import WeakSet
 
-from threadcast.base.append_pace import TICK_SECONDS, Ticks, pace_seconds
+from threadcast.base.append_pace import PACE, TICK_SECONDS, Ticks
 
 __all__ = ["AppendGroup", "wake"]
 
@@ -30,7 +30,7 @@ class AppendGroup:
 
     def due_at(self, last_append_at: float) -> float:
         """Return the time at which the deltas after an append are due, if that append was sent at `last_append_at`."""
-        return last_append_at + pace_seconds(len(self._streaming))
+        return last_append_at + PACE.seconds(len(self._streaming))
 
     @staticmethod
     def is_near(due_at: float) -> bool:

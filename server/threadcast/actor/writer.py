@@ -30,6 +30,7 @@ from threadcast.actor.run_slots import rank_of
 from threadcast.actor.traces import Traces
 from threadcast.agent_loop.calls.client_events import Emitted
 from threadcast.agent_loop.tracing import end_trace
+from threadcast.base.append_pace import PACE
 from threadcast.base.telemetry import Metrics
 from threadcast.chat.entries import FORMAT_VERSION
 from threadcast.chat.entry_builder import EntryBuilder
@@ -140,6 +141,7 @@ class Writer:
                 self._room.set()
                 self._metrics.fenced.inc()
                 raise
+            PACE.note_store_delay(asyncio.get_running_loop().time() - sent_at)
             if answer is Appended.DUP:
                 _log.info("append.repeated", chat_id=request.chat_id, head=request.head)
             self._take_over(builder, request, entry_id, after, sent_at)

@@ -1,36 +1,87 @@
 """Computes the pause between two appends of one chat's deltas, and between two reads of one model's answer, from the
-load.
+load of the process.
 
 The writers of a worker and the transport of model answers use the same ticks: text that a tick reads is appended in the
 same tick, and the appends of all chats are sent in one pipeline (`store/redis/connection.py`). The cost of an append
-hardly depends on its size, so a process with many running answers collects deltas for longer. A transport of model
-answers counts the answers of its own provider only. The first piece of an answer never waits (decision 0024).
+hardly depends on its size, so a busy process collects deltas for longer; an idle one has no reason to make readers
+wait. The first piece of an answer never waits (decisions 0024 and 0042).
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 
-__all__ = ["PACE_SECONDS", "TICK_SECONDS", "Ticks", "pace_seconds"]
+__all__ = ["PACE", "PACE_MAX_SECONDS", "PACE_SECONDS", "TICK_SECONDS", "AppendPace", "Ticks"]
 
 PACE_SECONDS = 0.030
-"""The pause while few answers are running: changes within this time look simultaneous."""
+"""The pause while the process is not busy: changes within this time look simultaneous."""
 
 PACE_MAX_SECONDS = 0.150
 """The maximum pause: seven updates a second still look like writing. A token then reaches its reader after half the
-pause plus the time of transport. The delay is the same as with two separate pauses of 60 ms for reads and appends,
-measured at 200 answers."""
+pause plus the time of transport."""
 
 ANSWERS_PER_SECOND = 1_333
-"""Appends of deltas per second and process: the pause is 30 ms for 40 answers, 75 for 100, 150 for 200 and more."""
+"""The most appends of deltas per second and process that a pause is worth: with 40 answers or fewer it stays at 30 ms,
+and with 100 it is at most 75 ms, however busy the process is."""
 
 TICK_SECONDS = 0.010
 """Seconds between ticks: a third of the shortest pause. Ticks of half the length would halve the number of calls that
 share a tick. Calls that are due within half a tick run together."""
 
+BUSY_SHARE = 0.6
+"""The share of a core that the event loop may take before the pause grows. Above it, a burst makes readers wait longer
+than a longer pause does."""
 
-def pace_seconds(answers_count: int) -> float:
-    """Return the pause for a process that streams this number of answers."""
-    return min(PACE_MAX_SECONDS, max(PACE_SECONDS, answers_count / ANSWERS_PER_SECOND))
+STORE_DELAY_SECONDS = 0.025
+"""The time of an exchange with the store above which the pause grows, too: the store of all processes is busy then."""
+
+LOOK_SECONDS = 0.25
+"""Seconds between two looks at the load."""
+
+GAIN = 0.4
+"""How much of a deviation one look corrects. The load falls at most in proportion to the pause, so any gain below 2
+settles; this one settles within some two seconds and without overshoot."""
+
+
+class AppendPace:
+    """The pause of a process. It grows while the event loop or the store is busier than its target, and shrinks while
+    both are below.
+
+    `now` and `cpu` return seconds: of a clock, and of CPU time of the thread that runs the event loop.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic, cpu: Callable[[], float] = time.thread_time) -> None:
+        self._now = now
+        self._cpu = cpu
+        self._seconds = PACE_SECONDS
+        self._looked_at, self._cpu_seconds = now(), cpu()
+        self._delays_seconds, self._delays_count = 0.0, 0
+
+    def seconds(self, answers_count: int) -> float:
+        """Return the present pause for a process that streams this number of answers."""
+        now = self._now()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._look(now)
+        return min(self._seconds, max(PACE_SECONDS, answers_count / ANSWERS_PER_SECOND))
+
+    def note_store_delay(self, seconds: float) -> None:
+        """Count an exchange with the store that took so long."""
+        self._delays_seconds += seconds
+        self._delays_count += 1
+
+    def _look(self, now: float) -> None:
+        cpu_seconds = self._cpu()
+        busy = max(0.0, cpu_seconds - self._cpu_seconds) / (now - self._looked_at)
+        delay = self._delays_seconds / max(1, self._delays_count)
+        self._looked_at, self._cpu_seconds = now, cpu_seconds
+        self._delays_seconds, self._delays_count = 0.0, 0
+        load = max(busy / BUSY_SHARE, delay / STORE_DELAY_SECONDS)
+        wanted = self._seconds * (1 + GAIN * (min(load, 2.0) - 1))
+        self._seconds = min(PACE_MAX_SECONDS, max(PACE_SECONDS, wanted))
+
+
+PACE = AppendPace()
+"""The pause of this process."""
 
 
 class Ticks:

@@ -18,7 +18,7 @@ from urllib.request import getproxies
 
 import httpx2
 
-from threadcast.base.append_pace import Ticks, pace_seconds
+from threadcast.base.append_pace import PACE, Ticks
 from threadcast.providers.model_connection import ModelConnection
 
 __all__ = ["ModelTransport", "first_to_answer", "model_transport"]
@@ -93,7 +93,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             oldest.abort()
 
     def _pace_seconds(self) -> float:
-        return pace_seconds(self._answers_count)
+        return PACE.seconds(self._answers_count)
 
     def _take_idle(self, origin: Origin) -> ModelConnection | None:
         while self._idle[origin]:

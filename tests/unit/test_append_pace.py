@@ -1,0 +1,75 @@
+"""The pause between appends follows the load of the process: short while it is idle, longer while it is busy."""
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from threadcast.base.append_pace import (
+    BUSY_SHARE,
+    LOOK_SECONDS,
+    PACE_MAX_SECONDS,
+    PACE_SECONDS,
+    STORE_DELAY_SECONDS,
+    AppendPace,
+)
+
+MANY = 5_000
+
+
+class Machine:
+    """A process whose time and CPU time the test moves. `share` returns its busy share at a pause."""
+
+    def __init__(self, share: Callable[[float], float], delay_seconds: float = 0.0) -> None:
+        self.time = self.cpu = 100.0
+        self.share = share
+        self.delay_seconds = delay_seconds
+        self.pace = AppendPace(lambda: self.time, lambda: self.cpu)
+
+    def look(self, answers_count: int = MANY) -> float:
+        """Let the time of one look pass, and return the pause after it."""
+        self.time += LOOK_SECONDS
+        self.cpu += LOOK_SECONDS * self.share(self.pace.seconds(answers_count))
+        self.pace.note_store_delay(self.delay_seconds)
+        return self.pace.seconds(answers_count)
+
+
+def test_an_idle_process_makes_no_reader_wait_however_many_answers_it_has() -> None:
+    machine = Machine(lambda _: 0.3)
+    assert {machine.look() for _ in range(40)} == {PACE_SECONDS}
+
+
+@pytest.mark.parametrize(("fixed", "per_append"), [(0.3, 0.015), (0.1, 0.03), (0.5, 0.01)])
+def test_a_busy_process_settles_at_its_share_without_overshoot(fixed: float, per_append: float) -> None:
+    def share(pause: float) -> float:
+        return min(1.0, fixed + per_append / pause)  # what reads cost, and what each append costs
+
+    machine = Machine(share)
+    pauses = [machine.look() for _ in range(60)]
+    assert share(pauses[-1]) == pytest.approx(BUSY_SHARE, abs=0.02)
+    assert all(after >= before for before, after in pairwise(pauses))
+    machine.share = lambda _: 0.2  # the answers have ended
+    pauses = [machine.look() for _ in range(60)]
+    assert pauses[-1] == PACE_SECONDS and pauses == sorted(pauses, reverse=True)
+
+
+def test_a_slow_store_makes_the_pause_longer_too() -> None:
+    machine = Machine(lambda _: 0.1, delay_seconds=3 * STORE_DELAY_SECONDS)
+    assert [machine.look() for _ in range(40)][-1] == PACE_MAX_SECONDS
+
+
+def test_few_answers_never_wait_longer_than_their_number_is_worth() -> None:
+    machine = Machine(lambda _: 1.0)
+    for _ in range(40):
+        machine.look()
+    assert [round(1_000 * machine.pace.seconds(count)) for count in (0, 1, 40, 99, 200)] == [30, 30, 30, 74, 150]
+
+
+@given(st.lists(st.tuples(st.floats(0, 4), st.floats(0, 60)), max_size=60))
+def test_the_pause_stays_within_its_bounds(loads: list[tuple[float, float]]) -> None:
+    machine = Machine(lambda _: 0.0)
+    for busy, machine.delay_seconds in loads:
+        machine.share = lambda _, busy=busy: busy  # type: ignore[misc]
+        assert PACE_SECONDS <= machine.look() <= PACE_MAX_SECONDS
