@@ -82,15 +82,17 @@ class Reading:
     """The reader of one connection.
 
     `seqs` maps each chat to the `seq` of its last event; successive connections share and update it. A chat that is not
-    in `seqs` must begin with a snapshot, unless `begins_anywhere` is true.
+    in `seqs` must begin with a snapshot, unless `begins_anywhere` is true. `resumed_from` is the id that the connection
+    was opened with: events that count from another snapshot are not those that follow it.
 
     `goodbye_seconds` is the pause that the server requests at the end of the connection: the time of a final `retry`,
     or 0 if anything followed the `retry` (PROTOCOL §4).
     """
 
-    def __init__(self, seqs: dict[str, int], *, begins_anywhere: bool = False) -> None:
+    def __init__(self, seqs: dict[str, int], *, begins_anywhere: bool = False, resumed_from: str = "") -> None:
         self._seqs = seqs
         self._begins_anywhere = begins_anywhere
+        self._resumed_from = Position.parse(resumed_from)
         self.goodbye_seconds = 0.0
         self._bases: dict[str, int] = {}
         self._parser = FrameParser()
@@ -124,7 +126,7 @@ class Reading:
         if not is_next:
             raise Missed(f"event {seq} came after {before}")
         if (stream_position := Position.parse(arrival.event_id)) is not None:
-            base = self._bases.get(arrival.chat_id, stream_position.base)
+            base = self._bases.get(arrival.chat_id, (self._resumed_from or stream_position).base)
             if stream_position.seq != seq or (base != stream_position.base and seq != 0):
                 raise Missed(f"event {seq} after {before} counts from another snapshot")
             self._bases[arrival.chat_id] = stream_position.base

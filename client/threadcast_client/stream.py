@@ -125,7 +125,8 @@ class Stream:
         self._retry_seconds = 0.0
         opened_at = anyio.current_time()
         # If the form of the id is unknown, the number of the next event is unknown, too.
-        reading = Reading(self._seqs, begins_anywhere=bool(self._last_event_id) and not self._seqs)
+        begins_anywhere = bool(self._last_event_id) and not self._seqs
+        reading = Reading(self._seqs, begins_anywhere=begins_anywhere, resumed_from=self._last_event_id)
         query = [("chat_id", chat_id) for chat_id in self.chat_ids]
         if self.name:
             query.append(("stream_id", self.name))

@@ -10,9 +10,12 @@ from tests.unit.client_harness import BROKEN, DOWN, QUICK, URL, Server, frame, r
 from threadcast_client import Client, Refused, RetryPolicy, Unreadable
 from threadcast_client.backoff import Backoff
 from threadcast_client.feed import FeedSnapshot, follow_feed
-from threadcast_client.reading import Arrival
+from threadcast_client.reading import Arrival, Missed, Reading
 from threadcast_client.stream import Lost, Opened, StreamItem
 from threadcast_client.wire import FAILING_PAUSE_MAX_SECONDS, Busy, Wire, trouble_of
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.framing.sse import Frame
+from threadcast_protocol.wire.events import ThreadUpdated
 
 pytestmark = pytest.mark.anyio
 
@@ -225,3 +228,12 @@ async def test_bytes_that_cannot_be_decompressed_are_a_broken_connection() -> No
     seen, changes = await watch(Server(stream(snapshot(), broken), stream(frame(1), "hold")), 2)
     assert seen == ["snapshot 0 5-10-10", "pause_cleared 1 5-11-10"]
     assert said(changes) == ["open", "the answer cannot be decompressed", "open"]
+
+
+def test_events_that_count_from_another_snapshot_do_not_continue_a_stream() -> None:
+    """A server that lost its tail begins anew, and the snapshot of that may be lost: the next `seq` fits by chance."""
+    event = Frame("c1", encode(ThreadUpdated(title="x")), 2, 1).for_base(0)
+    with pytest.raises(Missed):
+        list(Reading({"c1": 0}, resumed_from="1-72-72").feed(event))
+    follows = Frame("c1", encode(ThreadUpdated(title="x")), 2, 73).for_base(72)
+    assert [item.seq for item in Reading({"c1": 0}, resumed_from="1-72-72").feed(follows)] == [1]  # type: ignore[union-attr]
