@@ -32,6 +32,7 @@ from threadcast.store.ports import (
     Appended,
     AppendRequest,
     Beat,
+    Compacted,
     InboxEntry,
     LogMessage,
     Lost,
@@ -181,11 +182,13 @@ def _no_nonce(put: Put) -> None:
 
 
 def _leave_with_commands(put: Put) -> None:
-    async def release(self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+    async def release(
+        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+    ) -> Released:
         chat = self.chat(chat_id)
         held, chat.inbox = chat.inbox, {}
         try:
-            return await MemoryStore.release(self, chat_id, worker, head, when_ms)
+            return await MemoryStore.release(self, chat_id, worker, head, when_ms, compacted)
         finally:
             chat.inbox = held
 
@@ -193,18 +196,22 @@ def _leave_with_commands(put: Put) -> None:
 
 
 def _release_any_head(put: Put) -> None:
-    async def release(self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
-        return await MemoryStore.release(self, chat_id, worker, self.chat(chat_id).head, when_ms)
+    async def release(
+        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+    ) -> Released:
+        return await MemoryStore.release(self, chat_id, worker, self.chat(chat_id).head, when_ms, compacted)
 
     put(SimStore, "release", release)
 
 
 def _anybody_releases(put: Put) -> None:
-    async def release(self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+    async def release(
+        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+    ) -> Released:
         owner = self.bucket.own.get(chat_id)
         if owner is None:
             raise Lost(chat_id)
-        return await MemoryStore.release(self, chat_id, owner, self.chat(chat_id).head, when_ms)
+        return await MemoryStore.release(self, chat_id, owner, self.chat(chat_id).head, when_ms, compacted)
 
     put(SimStore, "release", release)
 

@@ -331,7 +331,7 @@ _CALLS: dict[str, Callable[..., str]] = {
     "claim_chat": lambda chat_id, worker, lease_ms: "",
     "take": lambda chat_id, worker, why: why,
     "beat": _nothing,
-    "release": lambda chat_id, worker, head, when_ms: "" if when_ms is None else f"until {when_ms}",
+    "release": lambda chat_id, worker, head, when_ms, compacted=None: "" if when_ms is None else f"until {when_ms}",
     "handover": lambda chat_id, worker, delay_ms: f"{delay_ms}",
     "quarantine": _nothing,
     "now_ms": _nothing,

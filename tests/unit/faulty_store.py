@@ -25,6 +25,7 @@ from threadcast.store.ports import (
     BlobPut,
     ChatMeta,
     Claimed,
+    Compacted,
     DueBell,
     InboxEntry,
     Loaded,
@@ -193,8 +194,10 @@ class FaultyStore(MemoryStore):
     async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
         return await self._through("beat", partial(super().beat, worker, lease_ms, chats))
 
-    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
-        return await self._through("release", partial(super().release, chat_id, worker, head, when_ms))
+    async def release(
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+    ) -> Released:
+        return await self._through("release", partial(super().release, chat_id, worker, head, when_ms, compacted))
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         await self._through("handover", partial(super().handover, chat_id, worker, delay_ms))

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.actor_harness import CHAT, Harness, answering, is_as_the_log_says, title
+from tests.unit.actor_harness import CHAT, Harness, answering, is_as_the_log_says
 from threadcast.actor.checkpoint_policy import CHECKPOINT_MAX_BYTES, CheckpointPolicy
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast_protocol.framing.codec import decode_events
-from threadcast_protocol.wire.events import RuntimeUpdated, ThreadUpdated
+from threadcast_protocol.wire.events import ThreadUpdated
 from threadcast_protocol.wire.ids import EntryId, Head
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ def many(count: int) -> Callable[[EntryBuilder], None]:
     return write
 
 
-async def test_a_checkpoint_is_due_by_bytes_by_events_and_sooner_at_rest(harness: Harness) -> None:
+async def test_a_checkpoint_is_due_by_bytes_and_by_events(harness: Harness) -> None:
     writer = await answering(harness)
     requests = harness.store.requests
 
@@ -45,12 +45,6 @@ async def test_a_checkpoint_is_due_by_bytes_by_events_and_sooner_at_rest(harness
     await writer.commit(many(1))
     await writer.commit(many(1))
     assert checkpoints() == [False, False, True]
-    requests.clear()
-    await writer.commit(weight(100_000))
-    await writer.commit(lambda builder: builder.say(RuntimeUpdated(state="idle")))
-    assert checkpoints() == [False, True], "at rest 64 kB are enough"
-    await writer.commit(title("x"))
-    assert checkpoints()[-1] is False
     await is_as_the_log_says(harness, writer)
 
 
@@ -106,20 +100,16 @@ async def test_at_every_step_checkpoint_and_the_entries_after_it_are_the_state_a
 def test_while_a_large_import_goes_on_only_what_has_doubled_brings_a_checkpoint() -> None:
     checkpoint_policy = CheckpointPolicy(checkpoint_id=EntryId(1, 1), checkpoint_bytes=10_000_000)
     checkpoint_policy.add(EntryId(1, 2), 5_000, 9_000_000)
-    assert checkpoint_policy.is_due(500_000, at_rest=True), "by its events, and at rest"
-    assert not checkpoint_policy.is_due(500_000, at_rest=True, is_importing=True)
-    assert checkpoint_policy.is_due(1_500_000, at_rest=True, is_importing=True)
+    assert checkpoint_policy.is_due(500_000), "by its events"
+    assert not checkpoint_policy.is_due(500_000, is_importing=True)
+    assert checkpoint_policy.is_due(1_500_000, is_importing=True)
 
 
 def test_a_state_above_64_mb_gets_no_new_checkpoint_and_its_log_stays_whole() -> None:
     checkpoint_policy = CheckpointPolicy(checkpoint_id=EntryId(1, 1), checkpoint_bytes=40_000_000)
     checkpoint_policy.add(EntryId(1, 2), 5_000, 20_000_000)
-    assert checkpoint_policy.is_due(CHECKPOINT_MAX_BYTES - 60_000_000, at_rest=True), (
-        "what is not larger still gets one"
-    )
+    assert checkpoint_policy.is_due(CHECKPOINT_MAX_BYTES - 60_000_000), "what is not larger still gets one"
     for is_importing in (False, True):
-        assert not checkpoint_policy.is_due(
-            CHECKPOINT_MAX_BYTES - 60_000_000 + 1, at_rest=True, is_importing=is_importing
-        )
+        assert not checkpoint_policy.is_due(CHECKPOINT_MAX_BYTES - 60_000_000 + 1, is_importing=is_importing)
     checkpoint_policy.add(EntryId(1, 3), 5_000, 900_000_000)
-    assert not checkpoint_policy.is_due(1, at_rest=True)
+    assert not checkpoint_policy.is_due(1)

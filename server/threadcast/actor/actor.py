@@ -17,6 +17,7 @@ import structlog
 from anyio.abc import TaskGroup
 
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
+from threadcast.actor.compaction import compacted
 from threadcast.actor.end import LONG_MISSING_DELAY_MS, NEWER_VERSION_DELAY_MS, End
 from threadcast.actor.intake import carry_out, command_of, give_up_first
 from threadcast.actor.orphans import leave_no_orphan
@@ -359,9 +360,16 @@ class Actor:
         self._slot.free()
         check_ms = self._slot.check_ms() if writer.state.runtime.waits_for is not None else None
         when_ms = when_ms if check_ms is None else writer.now_ms() + check_ms
-        answer = await self._retry_policy.until_answered(lambda: store.release(self.chat_id, worker, head, when_ms))
+        short = await self._retry_policy.until_answered(
+            lambda: compacted(store, writer.state, writer.checkpoint_policy)
+        )
+        answer = await self._retry_policy.until_answered(
+            lambda: store.release(self.chat_id, worker, head, when_ms, short)
+        )
         if answer is Released.MORE:
             return False
+        if short is not None:
+            writer.checkpoint_policy.move_checkpoint(Head.parse(head).entry_id, len(short.checkpoint), short.trim)
         self._context.cache.put(writer.state, writer.checkpoint_policy)
         if check_ms is not None:
             self._slot.wait(writer.state, check_ms)

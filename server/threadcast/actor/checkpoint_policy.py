@@ -13,7 +13,11 @@ from threadcast_protocol.wire.ids import EntryId
 
 __all__ = ["CheckpointPolicy"]
 
-CHECKPOINT_MIN_BYTES, CHECKPOINT_AT_REST_BYTES, CHECKPOINT_EVENTS = 256_000, 64_000, 2_000
+CHECKPOINT_MIN_BYTES, CHECKPOINT_EVENTS = 256_000, 2_000
+COMPACT_BYTES, COMPACT_SHARE = 64_000, 8
+"""At rest, a log is compacted if the state has at most 64 kB, whose checkpoint takes 0.5 ms, or if more than an eighth
+of the state follows the last checkpoint. So not every turn of a long chat costs a checkpoint."""
+
 KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
 """The sizes at which a checkpoint is due, and how much the log keeps for readers that resume (DESIGN §2)."""
 
@@ -50,7 +54,13 @@ class CheckpointPolicy:
         """The approximate size of the folded state in bytes."""
         return self.checkpoint_bytes + self.pending_bytes
 
-    def is_due(self, size_bytes: int, *, at_rest: bool, is_importing: bool = False) -> bool:
+    def compacts_at_rest(self) -> bool:
+        """Return whether the log is compacted when the chat is released now."""
+        if self.state_bytes > CHECKPOINT_MAX_BYTES:
+            return False
+        return self.state_bytes <= COMPACT_BYTES or self.pending_bytes * COMPACT_SHARE > self.checkpoint_bytes
+
+    def is_due(self, size_bytes: int, *, is_importing: bool = False) -> bool:
         """Return whether an entry of this size needs a checkpoint; False for a state above CHECKPOINT_MAX_BYTES. During
         a large import a checkpoint is due only when the state has doubled, because a checkpoint for each part would
         cost the square of the state's size."""
@@ -61,9 +71,7 @@ class CheckpointPolicy:
             return True
         if is_importing:
             return False
-        if self.pending_events > CHECKPOINT_EVENTS:
-            return True
-        return at_rest and pending > CHECKPOINT_AT_REST_BYTES
+        return self.pending_events > CHECKPOINT_EVENTS
 
     def trim_before(self) -> EntryId | None:
         """Return the oldest entry to keep when the next checkpoint is written; None to keep all entries."""
@@ -83,8 +91,7 @@ class CheckpointPolicy:
         self.pending_events += events_count
 
     def move_checkpoint(self, entry_id: EntryId, size_bytes: int, trim: EntryId | None) -> None:
-        """Note that the entry which was added last has a checkpoint, and that the entries before `trim` were
-        dropped."""
+        """Note that the last entry has a checkpoint, and that the entries before `trim` were dropped."""
         self.checkpoint_id, self.checkpoint_bytes = entry_id, size_bytes
         self.pending_bytes = self.pending_events = 0
         while trim is not None and self.held and self.held[0][0] < trim:

@@ -307,9 +307,7 @@ class Writer:
         head = str(Head(entry_id, self._digest(before.head, events, facts), before.position + len(builder.events)))
         after = builder.as_committed(head, entry_id.epoch)
         is_importing = after.private.importing is not None
-        is_due = self.checkpoint_policy.is_due(
-            len(events) + len(facts), at_rest=after.is_at_rest, is_importing=is_importing
-        )
+        is_due = self.checkpoint_policy.is_due(len(events) + len(facts), is_importing=is_importing)
         checkpoint = encode_state(after) if is_due else None
         meta = () if after.private.importing else _meta_of(after)
         expire_seconds = _expiry_of(after)

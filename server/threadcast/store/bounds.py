@@ -19,6 +19,8 @@ __all__ = [
     "LOG_PAGE_BYTES",
     "PUBLISH_MAX_BYTES",
     "QUEUE_COUNTS",
+    "RESUME_MAX_ENTRIES",
+    "RESUME_SECONDS",
     "SEEN_GENERATION",
     "SEEN_TTL_SECONDS",
     "TEMPORARY_CHAT_TTL_SECONDS",
@@ -53,6 +55,13 @@ TEMPORARY_CHAT_TTL_SECONDS = 3_600
 
 TEMPORARY_RUN_TTL_SECONDS = 30 * 24 * 3_600
 """The same while a run or a sub-chat of the temporary chat is open, which may wait for a person."""
+
+RESUME_SECONDS = 3_600
+"""The seconds for which the entries of a chat at rest are kept for readers that resume. A reader that comes later
+begins with a snapshot. The store deletes the entries by itself, so that no worker wakes for it."""
+
+RESUME_MAX_ENTRIES = 4_000
+"""The most entries that a chat at rest keeps for them, if its owner does not know how large they are."""
 
 FAST_TAKEOVER_MS = 1_000
 """The milliseconds to which a lease is shortened when a post finds that the chat's worker does not listen. The median

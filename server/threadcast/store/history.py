@@ -1,7 +1,7 @@
-"""Returns an earlier state of a chat, by folding its log up to a position, as far back as the store still has the log.
+"""Returns an earlier state of a chat, by folding its history or its log up to a position.
 
-`api/chats.py` calls it. A state is always folded from a complete start, which is the first entry or the checkpoint;
-otherwise the call fails.
+`api/chats.py` calls it. A state is always folded from a complete start, which is the beginning of the log, the
+checkpoint, or the beginning of a segment of the history; otherwise the call fails.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,19 @@ from msgspec.structs import replace
 
 from threadcast.chat.entries import RawEntry
 from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.store.history_parts import Part, decode_part, fold_part
 from threadcast.store.load import READS_MAX, fold_checked, fold_loaded, in_thread_if
 from threadcast.store.ports import Loaded, Log
 from threadcast_protocol.fold.reducer import Gap, reduce_event
 from threadcast_protocol.framing.codec import decode_events
 from threadcast_protocol.wire.errors import Unavailable
+from threadcast_protocol.wire.ids import Head
 
 __all__ = ["NoLongerHeld", "fold_until", "state_at"]
 
 
 class NoLongerHeld(Exception):
-    """The log was trimmed after the requested position. `first` is the earliest position that can still be returned."""
+    """The store does not hold the requested position. `first` is the next position that it holds."""
 
     def __init__(self, first: int) -> None:
         super().__init__(first)
@@ -31,7 +33,7 @@ async def state_at(store: Log, chat_id: str, position: int) -> OwnerState:
     """Return the chat's state after its event at `position` (0: before the first event), at most the present state.
 
     Raises:
-        NoLongerHeld: the log was trimmed after `position`.
+        NoLongerHeld: the log was trimmed after `position`, and the history does not contain it.
         Gap, NewerVersion: as `fold_loaded`.
         Unavailable: the store does not answer.
     """
@@ -44,9 +46,14 @@ async def state_at(store: Log, chat_id: str, position: int) -> OwnerState:
             if base.position <= position:
                 state = base
             else:
-                page, is_last = await store.read_log(chat_id), False
-                if not page or page[0].before:
-                    raise NoLongerHeld(base.position)
+                known, first = await _from_history(store, chat_id, position, base.position)
+                if known is not None and known.position == position:
+                    return known
+                state, is_last = known or state, False
+                after = Head.parse(state.head).entry_id if state.head else None
+                page = await store.read_log(chat_id, after=after)
+                if not page or page[0].before != state.head:
+                    raise NoLongerHeld(first)
         while not is_last and page[-1].position <= position:
             state = await _fold_page(state, page)
             page = await store.read_log(chat_id, after=page[-1].entry_id)
@@ -56,6 +63,29 @@ async def state_at(store: Log, chat_id: str, position: int) -> OwnerState:
         else:
             return fold_until(state, page, position)
     raise Unavailable("the log of this chat is trimmed faster than it can be read; try again")
+
+
+async def _from_history(store: Log, chat_id: str, position: int, checkpoint_at: int) -> tuple[OwnerState | None, int]:
+    """Return the state at `position`, or at the end of a segment that ends before it; None if no segment begins at or
+    before `position`. Also return the next position at which a segment begins, or that of the checkpoint."""
+    segments: list[list[Part]] = []
+    for stored in await store.read_history(chat_id):
+        part = decode_part(stored)
+        if part.number == 0 or not segments:
+            segments.append([])
+        segments[-1].append(part)
+    next_first = checkpoint_at
+    for segment in reversed(segments):
+        if segment[0].first > position:
+            next_first = segment[0].first
+            continue
+        state: OwnerState | None = None
+        for part in segment:
+            state = await in_thread_if(part.size_bytes, fold_part, chat_id, state, part, position)
+            if state.position == position:
+                break
+        return state, next_first
+    return None, next_first
 
 
 async def _fold_page(state: OwnerState, page: Sequence[RawEntry]) -> OwnerState:

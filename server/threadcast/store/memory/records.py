@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from threadcast.chat.entries import RawEntry
-from threadcast.store.bounds import SEEN_GENERATION, SEEN_TTL_SECONDS
-from threadcast.store.ports import InboxEntry, TraceRecord, WaitingRun
+from threadcast.store.bounds import RESUME_MAX_ENTRIES, RESUME_SECONDS, SEEN_GENERATION, SEEN_TTL_SECONDS
+from threadcast.store.ports import Compacted, InboxEntry, TraceRecord, WaitingRun
 from threadcast_protocol.wire.blobs import Blob
 
 __all__ = ["Bucket", "Chat", "KeptBlob", "first_of", "in_turn"]
@@ -49,7 +49,9 @@ class Chat:
 
     log: list[RawEntry] = field(default_factory=list)
     head: str = ""
+    log_expires_at_ms: int | None = None  # while the checkpoint contains the whole log
     snap: tuple[str, int, bytes] | None = None
+    history: list[bytes] = field(default_factory=list)
     inbox: dict[str, InboxEntry] = field(default_factory=dict)
     last_inbox_id: tuple[int, int] = (0, 0)
     meta: dict[str, str] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class Chat:
             blobs, owner, traces = self.blobs, self.blobs_owner, self.traces
             self.clear()
             self.blobs, self.blobs_owner, self.traces = blobs, owner, traces  # blobs and traces have their own expiry
+        if self.log_expires_at_ms is not None and self.log_expires_at_ms <= now_ms:
+            self.log = []
         self.blobs = {hash: kept for hash, kept in self.blobs.items() if not kept.is_over(now_ms)}
         if self.traces_expire_at_ms <= now_ms:
             self.traces = []
@@ -79,10 +83,23 @@ class Chat:
     def clear(self) -> None:
         """Delete everything but the remembered request ids."""
         self.log, self.head, self.snap, self.inbox, self.meta = [], "", None, {}, {}
+        self.log_expires_at_ms = None
+        self.history = []
         self.last_inbox_id = (0, 0)
         self.expires_at_ms = None
         self.blobs, self.blobs_owner = {}, ""
         self.traces = []
+
+    def compact(self, compacted: Compacted, now_ms: int) -> None:
+        """Set the checkpoint and the history as the script `release` does."""
+        self.snap = (self.head, compacted.version, compacted.checkpoint)
+        if compacted.part:
+            kept = self.history[:-1] if compacted.replaces_last else self.history
+            self.history = [*kept, compacted.part][compacted.drop_first :]
+        if compacted.trim is not None:
+            self.log = [entry for entry in self.log if entry.entry_id >= compacted.trim]
+        self.log = self.log[-RESUME_MAX_ENTRIES:]
+        self.log_expires_at_ms = now_ms + RESUME_SECONDS * 1_000
 
     @property
     def waiting(self) -> WaitingRun | None:

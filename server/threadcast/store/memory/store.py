@@ -35,6 +35,7 @@ from threadcast.store.ports import (
     ChatMeta,
     ChatPage,
     Claimed,
+    Compacted,
     Fenced,
     InboxEntry,
     ListCursor,
@@ -231,6 +232,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
         chat, _, now = await self._arrive_as_owner(chat_id, worker)
         self._keep(chat_id, chat)
         before = chat.head
+        chat.log_expires_at_ms = None
         last, position = (Head.parse(before).entry_id, Head.parse(before).position) if before else (EntryId(0, 0), 0)
         epoch = max(last.epoch, int(chat.meta.get("floor", 0))) + 1
         salt = hashlib.sha1(f"{chat_id}{before}{now}{worker}{why}".encode(), usedforsecurity=False).hexdigest()[:4]
@@ -262,13 +264,17 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
             answer[chat_id] = Beat.INBOX if chat.inbox else Beat.MINE
         return answer
 
-    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
-        chat, bucket, _ = await self._arrive_as_owner(chat_id, worker)
+    async def release(
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+    ) -> Released:
+        chat, bucket, now = await self._arrive_as_owner(chat_id, worker)
         if chat.head != head:
             raise Fenced(chat_id)
         if chat.inbox:
             return Released.MORE
         self._give_up(chat_id, bucket, when_ms)
+        if compacted is not None:
+            chat.compact(compacted, now)
         return Released.OK
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
@@ -402,6 +408,10 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
     async def dead_letter(self, chat_id: str, entry: InboxEntry, reason: str) -> None:
         await self._arrive(chat_id)
         self.dead = [*self.dead, (chat_id, entry, reason)][-DEAD_MAX:]
+
+    async def read_history(self, chat_id: str, *, last_only: bool = False) -> list[bytes]:
+        chat, _, _ = await self._arrive(chat_id)
+        return chat.history[-1:] if last_only else list(chat.history)
 
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         return [(await self._arrive(chat_id))[0].head for chat_id in chat_ids]

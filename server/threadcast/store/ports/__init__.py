@@ -17,7 +17,18 @@ from threadcast.store.ports.blobs import BlobOutcome, BlobPut, Blobs
 from threadcast.store.ports.facts import Facts, Standing
 from threadcast.store.ports.inbox import Inbox, InboxEntry, Posted, PostKind, PostOutcome, PostRequest
 from threadcast.store.ports.index import ChatMeta, ChatPage, Index, ListCursor, list_owner_of
-from threadcast.store.ports.leases import Beat, Claimed, Claims, DueBell, Leases, Lost, Released, Taken, WaitingRun
+from threadcast.store.ports.leases import (
+    Beat,
+    Claimed,
+    Claims,
+    Compacted,
+    DueBell,
+    Leases,
+    Lost,
+    Released,
+    Taken,
+    WaitingRun,
+)
 from threadcast.store.ports.log import Appended, AppendRequest, AtOnce, Fenced, Loaded, Log, LogMessage, absent_id_of
 from threadcast.store.ports.pubsub import PubSub
 from threadcast.store.ports.records import Allowances, AllowanceSpent, TraceRecord, TraceRecords
@@ -38,6 +49,7 @@ __all__ = [
     "ChatPage",
     "Claimed",
     "Claims",
+    "Compacted",
     "DueBell",
     "Facts",
     "Fenced",

@@ -7,7 +7,9 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Beat", "Claimed", "Claims", "DueBell", "Leases", "Lost", "Released", "Taken", "WaitingRun"]
+from threadcast_protocol.wire.ids import EntryId
+
+__all__ = ["Beat", "Claimed", "Claims", "Compacted", "DueBell", "Leases", "Lost", "Released", "Taken", "WaitingRun"]
 
 
 class Lost(Exception):
@@ -53,6 +55,23 @@ class Released(Enum):
     MORE = "MORE"
 
 
+class Compacted(msgspec.Struct, frozen=True):
+    """The short form of a log up to its head, which replaces the log when the chat is released (DESIGN §2).
+
+    `checkpoint` is the state at the head, `version` the largest format version in it. The entries are kept for
+    RESUME_SECONDS more, for readers that resume; those before `trim` are dropped at once. `part` is added to the
+    history, or with `replaces_last` takes the place of its last part; `drop_first` counts the oldest parts to delete.
+    An empty `part` leaves the history as it is.
+    """
+
+    checkpoint: bytes
+    version: int
+    trim: EntryId | None = None
+    part: bytes = b""
+    replaces_last: bool = False
+    drop_first: int = 0
+
+
 class DueBell(Protocol):
     """Tells a worker which buckets have due chats."""
 
@@ -87,8 +106,11 @@ class Leases(Protocol):
     async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
         """Renew the leases of any number of chats of any buckets, with at most 200 per script call."""
 
-    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
-        """Raises Lost, Fenced."""
+    async def release(
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+    ) -> Released:
+        """Give the chat back, to be looked at again at `when_ms`. With `compacted`, which must be of this head, the
+        same step compacts the log. Raises Lost, Fenced."""
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         """Raises Lost."""

@@ -123,6 +123,10 @@ class Log(Protocol):
         the oldest of these entries (with `newest`, the newest), at most LOG_PAGE_BYTES of them, but at least one entry
         if there is one. Entries between two pages may be trimmed meanwhile, so compare each entry's `before`."""
 
+    async def read_history(self, chat_id: str, *, last_only: bool = False) -> list[bytes]:
+        """Return the parts of the chat's history as they are stored, oldest first, or the last one alone
+        (`history_parts.py`)."""
+
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         """Return the head string of each chat ('' for a chat without a log), in one pipeline."""
 

@@ -84,6 +84,8 @@ class RedisAccounts(RedisPart):
                         keys.seen,
                         keys.seen_old,
                         keys.trace,
+                        keys.recent,
+                        keys.history,
                     ),
                     keys.chat_id,
                     owner,

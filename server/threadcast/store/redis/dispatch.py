@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 
 from redis.asyncio.connection import AbstractConnection
 
-from threadcast.store.bounds import BEAT_BATCH, CLAIM_LOOKED_AT
-from threadcast.store.ports import Beat, Claimed, DueBell, Fenced, Lost, Released, Taken, WaitingRun
+from threadcast.store.bounds import BEAT_BATCH, CLAIM_LOOKED_AT, RESUME_MAX_ENTRIES, RESUME_SECONDS
+from threadcast.store.ports import Beat, Claimed, Compacted, DueBell, Fenced, Lost, Released, Taken, WaitingRun
+from threadcast.store.redis import checkpoint
 from threadcast.store.redis.connection import Redis, Reply, Value
 from threadcast.store.redis.keys import Keys
 from threadcast.store.redis.log_messages import InboxSignals
@@ -66,7 +67,12 @@ class RedisDispatch(RedisPart):
     async def take(self, chat_id: str, worker: str, why: str) -> Taken:
         keys = self._keys.chat(chat_id)
         _, head, previous, owner, time_ms = await self._call(
-            "take", chat_id, (keys.own, keys.head, keys.log, keys.meta), worker, why, keys.log_channel
+            "take",
+            chat_id,
+            (keys.own, keys.head, keys.log, keys.meta, keys.recent, keys.history),
+            worker,
+            why,
+            keys.log_channel,
         )
         return Taken(head.decode(), previous.decode(), owner.decode(), int(time_ms))
 
@@ -89,10 +95,27 @@ class RedisDispatch(RedisPart):
         )
         return dict(zip(chats, map(Beat, codes.decode()), strict=True))
 
-    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
+    async def release(
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+    ) -> Released:
         keys = self._keys.chat(chat_id)
-        when = b"" if when_ms is None else when_ms
-        answer = await self._call("release", chat_id, (keys.own, keys.due, keys.head, keys.inbox), worker, head, when)
+        arguments: list[Value] = [worker, head, b"" if when_ms is None else when_ms]
+        if compacted is not None:
+            arguments += [
+                await checkpoint.compose(head, compacted.version, compacted.checkpoint),
+                RESUME_SECONDS,
+                RESUME_MAX_ENTRIES,
+                str(compacted.trim or ""),
+                compacted.part,
+                b"1" if compacted.replaces_last else b"",
+                compacted.drop_first,
+            ]
+        answer = await self._call(
+            "release",
+            chat_id,
+            (keys.own, keys.due, keys.head, keys.inbox, keys.snap, keys.log, keys.recent, keys.history),
+            *arguments,
+        )
         if answer == b"FENCED":
             raise Fenced(chat_id)
         return Released(answer.decode())

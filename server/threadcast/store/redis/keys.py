@@ -3,7 +3,10 @@
 P = `tc:{bNN}:`            type        lifetime, content
 `tc:buckets`               string      for ever; the number of buckets
 `tc:secret`                string      for ever, from its first use; 32 random bytes, see `Facts.secret`
-`P chat:<id>:log`          stream      the chat's, or a day without messages; entries and fences
+`P chat:<id>:log`          stream      the chat's, or a day without messages; entries and fences; absent while the
+                                       checkpoint contains them all
+`P chat:<id>:recent`       stream      an hour; the log of a chat at rest, under this name, for readers that resume
+`P chat:<id>:history`      list        as log; compressed parts of older events (`store/history_parts.py`)
 `P chat:<id>:head`         string      as log; head string of the last entry
 `P chat:<id>:snap`         string      as log; the checkpoint (`checkpoint.py`)
 `P chat:<id>:inbox`        stream      as log; accepted commands not yet consumed: r request id, u principal, d body
@@ -84,6 +87,8 @@ class ChatKeys:
         self.base = prefix + b"chat:" + self.chat_id
 
     log = _ChatKey(b":log")
+    recent = _ChatKey(b":recent")
+    history = _ChatKey(b":history")
     head = _ChatKey(b":head")
     snap = _ChatKey(b":snap")
     inbox = _ChatKey(b":inbox")

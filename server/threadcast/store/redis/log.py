@@ -86,7 +86,7 @@ class RedisLog(RedisPart):
             arguments += consumed
         answer = await self._redis.call(
             "append",
-            (keys.log, keys.head, keys.inbox, keys.meta, keys.snap, keys.chats(list_owner), keys.blobs),
+            (keys.log, keys.head, keys.inbox, keys.meta, keys.snap, keys.history, keys.chats(list_owner), keys.blobs),
             *arguments,
         )
         if answer == b"FENCED":
@@ -104,7 +104,9 @@ class RedisLog(RedisPart):
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         wanted = str(entry_id)
-        found = await self._redis.send(b"XRANGE", self._keys.chat(chat_id).log, wanted, wanted)
+        keys = self._keys.chat(chat_id)
+        owned, resting = await self._redis.all([(b"XRANGE", key, wanted, wanted) for key in (keys.log, keys.recent)])
+        found = owned or resting
         return parse_entry(found[0]) if found else None
 
     async def read_log(
@@ -122,7 +124,11 @@ class RedisLog(RedisPart):
     async def _read(self, chat_id: str, after: Value, through: Value, *, newest: bool = False) -> Reply:
         keys = self._keys.chat(chat_id)
         arguments = (LOG_PAGE_BYTES, after, through, b"1" if newest else b"")
-        return await self._redis.call("load", (keys.snap, keys.log, keys.head), *arguments)
+        return await self._redis.call("load", (keys.snap, keys.log, keys.head, keys.recent), *arguments)
+
+    async def read_history(self, chat_id: str, *, last_only: bool = False) -> list[bytes]:
+        key = self._keys.chat(chat_id).history
+        return list(await self._redis.send(b"LRANGE", key, -1 if last_only else 0, -1))
 
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         found = await self._redis.all([(b"GET", self._keys.chat(chat_id).head) for chat_id in chat_ids])

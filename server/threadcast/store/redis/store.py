@@ -9,7 +9,7 @@ connections.
 import secrets
 from types import TracebackType
 
-from threadcast.store.ports import Released, Standing
+from threadcast.store.ports import Compacted, Released, Standing
 from threadcast.store.redis.accounts import RedisAccounts
 from threadcast.store.redis.blobs import RedisBlobs
 from threadcast.store.redis.channels import Channels
@@ -110,8 +110,10 @@ class RedisStore(
     ) -> None:
         await self._redis.__aexit__(kind, wrong, trace)
 
-    async def release(self, chat_id: str, worker: str, head: str, when_ms: int | None) -> Released:
-        released = await super().release(chat_id, worker, head, when_ms)
+    async def release(
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+    ) -> Released:
+        released = await super().release(chat_id, worker, head, when_ms, compacted)
         if released is Released.OK:
             await self.measure(chat_id)
         return released

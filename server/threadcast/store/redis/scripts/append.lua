@@ -1,7 +1,7 @@
 #!lua
 -- append: one atomic commit: append the entry, remove the commands that it consumes, change the chat's meta, set a
 -- checkpoint, trim, publish. The entry is appended only if the present head is the one that the writer expects.
--- KEYS log head inbox meta snap chats blobs
+-- KEYS log head inbox meta snap history chats blobs
 -- ARGV chat expected head version events facts acks snap trim lifetime expire_seconds publish_max log_channel feed_channel
 --      meta_count blob_hashes [key value]... [inbox id, request]...
 -- Repeat: DUP. Returns OK, DUP or FENCED.
@@ -34,7 +34,7 @@ if #ids > 0 then redis.call('XDEL', KEYS[3], unpack(ids)) end
 
 if consumed > 17 then
   redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 17, consumed - 1))
-  if ARGV[10] ~= 'expire' then redis.call('ZADD', KEYS[6], now, ARGV[1]) end
+  if ARGV[10] ~= 'expire' then redis.call('ZADD', KEYS[7], now, ARGV[1]) end
   redis.call('PUBLISH', ARGV[14], ARGV[1])
 end
 if ARGV[8] ~= '' then redis.call('SET', KEYS[5], ARGV[8], 'KEEPTTL') end
@@ -53,20 +53,20 @@ end
 -- Keep the blobs that the entry refers to. This comes before the lifetime below, which may expire all keys of the
 -- chat.
 for hash in string.gmatch(ARGV[16], '%x+') do
-  redis.call('PERSIST', KEYS[7] .. ':' .. hash)
-  redis.call('PERSIST', KEYS[7])
+  redis.call('PERSIST', KEYS[8] .. ':' .. hash)
+  redis.call('PERSIST', KEYS[8])
 end
 if ARGV[10] == 'expire' then
-  for _, hash in ipairs(redis.call('HKEYS', KEYS[7])) do
-    redis.call('EXPIRE', KEYS[7] .. ':' .. hash, ARGV[11])
+  for _, hash in ipairs(redis.call('HKEYS', KEYS[8])) do
+    redis.call('EXPIRE', KEYS[8] .. ':' .. hash, ARGV[11])
   end
-  redis.call('EXPIRE', KEYS[7], ARGV[11])
+  redis.call('EXPIRE', KEYS[8], ARGV[11])
 end
 if ARGV[10] ~= '' then
-  for i = 1, 5 do
+  for i = 1, 6 do
     if ARGV[10] == 'expire' then redis.call('EXPIRE', KEYS[i], ARGV[11]) else redis.call('PERSIST', KEYS[i]) end
   end
-  if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[6], ARGV[1]) end
+  if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[7], ARGV[1]) end
 end
 
 -- Published from the texts of the arguments: cjson of large strings would cost more than the rest of the script.

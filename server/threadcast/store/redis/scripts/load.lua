@@ -1,11 +1,12 @@
 #!lua flags=no-writes
 -- load: return the checkpoint, the entries after it or a later part of the log, and the head, all as of one moment. The
 -- entries are bounded by their size, since a reply of gigabytes would delay all other clients.
--- KEYS snap log head
+-- KEYS snap log head recent
 -- ARGV max_bytes after through newest
 --      after: '' to begin with the checkpoint, else the id after which to begin ('-' for the beginning of the log);
 --      through: the last id, or '+' for all; newest: '1' for the newest entries, newest first, else ''.
 -- Repeat: the same answer. Returns {checkpoint or '', entries, head or '', 1 if there are more entries, else 0}.
+local log = redis.call('EXISTS', KEYS[2]) == 1 and KEYS[2] or KEYS[4]  -- of a chat at rest
 local max, after, newest = tonumber(ARGV[1]), ARGV[2], ARGV[4] == '1'
 local snap = ''
 if after == '' then
@@ -20,9 +21,9 @@ local entries, size, largest, count, more = {}, 0, 1, 1, 0
 repeat
   local step
   if newest then
-    step = redis.call('XREVRANGE', KEYS[2], to, from, 'COUNT', count)
+    step = redis.call('XREVRANGE', log, to, from, 'COUNT', count)
   else
-    step = redis.call('XRANGE', KEYS[2], from, to, 'COUNT', count)
+    step = redis.call('XRANGE', log, from, to, 'COUNT', count)
   end
   for _, entry in ipairs(step) do
     local fields = entry[2]

@@ -1,7 +1,7 @@
 #!lua
 -- post: store one command in a chat's inbox: check whether to refuse it, remember its id, append it to the inbox, and
 -- wake a worker. This is one step, so that an accepted command and its remembered id are stored or lost together.
--- KEYS meta inbox seen seen:old due own bell log head snap account
+-- KEYS meta inbox seen seen:old due own bell log head snap history account
 -- ARGV chat owner principal request digest nonce body kind creates bound counts_queue
 --      seen_generation seen_ttl fast_ms mail_prefix about charged_bytes
 -- Repeat: ACCEPTED with the first inbox id. Returns {outcome, inbox id}.
@@ -39,7 +39,7 @@ redis.call('HSETNX', KEYS[1], 'created_at', now)
 if meta[2] then redis.call('HDEL', KEYS[1], 'deleted') end
 -- Cancel the expiry of a chat that is deleted or without messages: an accepted command must not expire in its inbox.
 if redis.call('PTTL', KEYS[1]) > 0 then
-  for _, key in ipairs({KEYS[1], KEYS[2], KEYS[8], KEYS[9], KEYS[10]}) do redis.call('PERSIST', key) end
+  for _, key in ipairs({KEYS[1], KEYS[2], KEYS[8], KEYS[9], KEYS[10], KEYS[11]}) do redis.call('PERSIST', key) end
 end
 
 local id = redis.call('XADD', KEYS[2], '*', 'r', request, 'u', ARGV[3], 'd', ARGV[7])
@@ -47,8 +47,8 @@ if redis.call('HLEN', KEYS[3]) >= tonumber(ARGV[12]) then redis.call('RENAME', K
 redis.call('HSET', KEYS[3], request, digest .. ' ' .. nonce .. ' ' .. id)
 redis.call('EXPIRE', KEYS[3], ARGV[13])
 
-redis.call('HINCRBY', KEYS[11], chat, #ARGV[7] + ARGV[17])
-redis.call('HINCRBY', KEYS[11], '*', #ARGV[7] + ARGV[17])
+redis.call('HINCRBY', KEYS[12], chat, #ARGV[7] + ARGV[17])
+redis.call('HINCRBY', KEYS[12], '*', #ARGV[7] + ARGV[17])
 
 local worker = redis.call('HGET', KEYS[6], chat)
 if worker then

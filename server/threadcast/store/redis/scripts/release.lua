@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
 -- release: release a chat that is at rest, and check that in the same step: this worker owns the chat, the head is
--- unchanged, and no command waits.
--- KEYS own due head inbox
--- ARGV chat worker head when_ms-or-''
+-- unchanged, and no command waits. With a checkpoint of this head, also compact the log: the entries get another name
+-- and an expiry, since only readers that resume still need them.
+-- KEYS own due head inbox snap log recent history
+-- ARGV chat worker head when_ms-or-'' [checkpoint resume_seconds resume_entries trim part replaces_last drop_first]
 -- Repeat: LOST, which then means that it is done. Returns OK, MORE, FENCED or LOST.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 'LOST' end
 if (redis.call('GET', KEYS[3]) or '') ~= ARGV[3] then return 'FENCED' end
@@ -10,4 +11,24 @@ if redis.call('XLEN', KEYS[4]) > 0 then return 'MORE' end
 redis.call('HDEL', KEYS[1], ARGV[1])
 -- The chat's timer is part of its folded state. The score is only an index of it, which the claim has overwritten.
 if ARGV[4] == '' then redis.call('ZREM', KEYS[2], ARGV[1]) else redis.call('ZADD', KEYS[2], ARGV[4], ARGV[1]) end
+
+if ARGV[5] then
+  local left = redis.call('PTTL', KEYS[3])  -- of a chat that expires; all its keys do
+  redis.call('SET', KEYS[5], ARGV[5], 'KEEPTTL')
+  if left > 0 then redis.call('PEXPIRE', KEYS[5], left) end
+  if ARGV[9] ~= '' then
+    if ARGV[10] == '1' then redis.call('RPOP', KEYS[8]) end
+    redis.call('RPUSH', KEYS[8], ARGV[9])
+    if ARGV[11] ~= '0' then redis.call('LPOP', KEYS[8], ARGV[11]) end
+    if left > 0 then redis.call('PEXPIRE', KEYS[8], left) end
+  end
+  if redis.call('EXISTS', KEYS[6]) == 1 then
+    if ARGV[8] ~= '' then redis.call('XTRIM', KEYS[6], 'MINID', ARGV[8]) end
+    redis.call('XTRIM', KEYS[6], 'MAXLEN', ARGV[7])
+    redis.call('RENAME', KEYS[6], KEYS[7])
+    local resume = ARGV[6] * 1000
+    if left > 0 and left < resume then resume = left end
+    redis.call('PEXPIRE', KEYS[7], string.format('%.0f', resume))
+  end
+end
 return 'OK'

@@ -1,0 +1,182 @@
+"""The contract of every store, 8: the compacted log of a chat at rest, until and after its entries have expired."""
+
+import pytest
+import redis
+from msgspec import structs
+
+from tests.integration.store_fixtures import CHAT, claim, command, consume_all, entry, fresh_url, owned
+from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS, RESUME_SECONDS
+from threadcast.store.embedded.server_process import ServerProcess
+from threadcast.store.memory.store import MemoryStore
+from threadcast.store.ports import Appended, Compacted, Fenced, Lost, Released, Store
+from threadcast.store.redis.store import RedisStore
+from threadcast_protocol.wire.ids import Head
+
+pytestmark = pytest.mark.anyio
+
+SHORT = Compacted(checkpoint=b"a state", version=1, part=b"part 1")
+
+
+async def rested(store: Store, compacted: Compacted = SHORT) -> str:
+    """Release a chat of one entry with its compacted log; returns the head."""
+    head = await consume_all(store, (await owned(store)).head)
+    assert await store.release(CHAT, "w1", head, None, compacted) is Released.OK
+    return head
+
+
+async def owned_again(store: Store, worker: str = "w2") -> str:
+    """Take the chat once more, with its next command consumed; returns the head."""
+    await store.post(command("again"))
+    await claim(store, worker)
+    return await consume_all(store, (await store.take(CHAT, worker, "wake")).head)
+
+
+async def end_of_window(store: Store) -> None:
+    """What happens to the chat RESUME_SECONDS after its release."""
+    if isinstance(store, MemoryStore):
+        store._chats[CHAT].log_expires_at_ms = 0
+    else:
+        assert isinstance(store, RedisStore)
+        assert await store._redis.send(b"DEL", store._keys.chat(CHAT).recent) == 1
+
+
+async def test_entries_of_a_chat_at_rest_can_be_read_although_its_checkpoint_has_them_all(store: Store) -> None:
+    head = await rested(store)
+    loaded = await store.load(CHAT)
+    assert (loaded.checkpoint, loaded.entries, loaded.head) == ((head, 1, b"a state"), [], head)
+    fence, first = await store.read_log(CHAT)
+    assert (fence.before, first.before, first.head) == ("", fence.head, head)
+    assert await store.read_entry(CHAT, first.entry_id) == first
+    assert [each.head for each in await store.read_log(CHAT, newest=True)] == [fence.head, head]
+    after = await owned_again(store)
+    entries = await store.read_log(CHAT)
+    assert [each.before for each in entries[1:]] == [each.head for each in entries[:-1]]
+    assert len(entries) == 4
+    assert [each.head for each in (await store.load(CHAT)).entries] == [entries[2].head, after]
+
+
+async def test_an_owner_continues_a_chat_whose_entries_have_expired(store: Store) -> None:
+    head = await rested(store)
+    await end_of_window(store)
+    assert await store.read_log(CHAT) == []
+    loaded = await store.load(CHAT)
+    assert (loaded.checkpoint, loaded.entries, loaded.head) == ((head, 1, b"a state"), [], head)
+    after = await owned_again(store)
+    loaded = await store.load(CHAT)
+    assert loaded.entries[0].before == head
+    assert loaded.head == after
+    assert await store.release(CHAT, "w2", after, None, SHORT) is Released.OK
+    assert [each.head for each in await store.read_log(CHAT)] == [each.head for each in loaded.entries]
+
+
+async def test_only_the_release_that_succeeds_compacts(store: Store) -> None:
+    taken = await owned(store)
+    assert await store.release(CHAT, "w1", taken.head, None, SHORT) is Released.MORE
+    head = await consume_all(store, taken.head)
+    with pytest.raises(Fenced):
+        await store.release(CHAT, "w1", taken.head, None, SHORT)
+    with pytest.raises(Lost):
+        await store.release(CHAT, "w9", head, None, SHORT)
+    assert (await store.load(CHAT)).checkpoint is None
+    assert await store.read_history(CHAT) == []
+    assert await store.release(CHAT, "w1", head, None, SHORT) is Released.OK
+    with pytest.raises(Lost):  # the repetition, after a lost answer
+        await store.release(CHAT, "w1", head, None, SHORT)
+    assert await store.read_history(CHAT) == [b"part 1"]
+
+
+async def test_parts_are_added_replaced_and_dropped(store: Store) -> None:
+    await rested(store)
+
+    async def with_part(part: bytes, **more: object) -> list[bytes]:
+        head = await owned_again_with(part)
+        short = structs.replace(SHORT, part=part, **more)
+        assert await store.release(CHAT, "w2", head, None, short) is Released.OK
+        return await store.read_history(CHAT)
+
+    async def owned_again_with(part: bytes) -> str:
+        await store.post(command(f"for {part!r}"))
+        await claim(store, "w2")
+        return await consume_all(store, (await store.take(CHAT, "w2", "wake")).head)
+
+    assert await with_part(b"part 2") == [b"part 1", b"part 2"]
+    assert await with_part(b"part 2, longer", replaces_last=True) == [b"part 1", b"part 2, longer"]
+    assert await with_part(b"") == [b"part 1", b"part 2, longer"]
+    assert await store.read_history(CHAT, last_only=True) == [b"part 2, longer"]
+    assert await with_part(b"part 3", drop_first=2) == [b"part 3"]
+
+
+async def test_entries_before_the_trim_are_dropped(store: Store) -> None:
+    head = await consume_all(store, (await owned(store)).head)
+    last = entry(head)
+    assert await store.append(last) is Appended.OK
+    trim = Head.parse(head).entry_id
+    await store.release(CHAT, "w1", last.head, None, structs.replace(SHORT, trim=trim))
+    assert [each.head for each in await store.read_log(CHAT)] == [head, last.head]
+
+
+async def test_a_deleted_chat_leaves_neither_entries_nor_history(store: Store) -> None:
+    await rested(store)
+    assert await store.delete(CHAT, "ann", "n1")
+    assert (await store.read_log(CHAT), await store.read_history(CHAT)) == ([], [])
+    await store.post(command("r2", kind="import"))
+    await claim(store, "w1")
+    await store.take(CHAT, "w1", "wake")
+    assert len(await store.read_log(CHAT)) == 1
+
+
+async def test_the_keys_of_a_chat_at_rest_live_as_long_as_they_must(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        keys = store._keys.chat(CHAT)
+        kept = ("head", "snap", "history", "meta")
+        with redis.Redis.from_url(url) as other:
+
+            def seconds(*names: str) -> list[int]:
+                return [other.ttl(keys.base + b":" + name.encode()) for name in names]
+
+            await rested(store)
+            assert seconds(*kept) == [-1] * 4
+            assert RESUME_SECONDS - 5 <= seconds("recent")[0] <= RESUME_SECONDS
+            head = await owned_again(store)
+            assert seconds("log", "recent") == [-1, -2]
+            expiring = structs.replace(entry(head), lifetime="expire", expire_seconds=100)
+            await store.append(expiring)
+            await store.release(CHAT, "w2", expiring.head, None, SHORT)
+            assert all(90 <= each <= 100 for each in seconds(*kept, "recent")), "a temporary chat expires as a whole"
+            await store.post(command("r3"))
+            assert seconds(*kept) == [-1] * 4
+            await claim(store, "w2")
+            taken = await store.take(CHAT, "w2", "wake")
+            assert seconds("log") == [-1]
+            await store.append(
+                structs.replace(entry(taken.head), lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS)
+            )
+            assert seconds("log")[0] == seconds("history")[0] > 100
+
+
+async def test_a_worker_of_an_older_version_continues_a_chat_at_rest_and_the_next_one_takes_no_harm(
+    valkey_server: ServerProcess,
+) -> None:
+    """The older `take` knows neither `recent` nor `history`: it begins a new log at the head."""
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        keys = store._keys.chat(CHAT)
+        head = await rested(store)
+        await store.post(command("r2"))
+        await claim(store, "older")
+        with redis.Redis.from_url(url) as other:
+            epoch = Head.parse(head).entry_id.epoch + 1
+            fence = {"b": head, "p": Head.parse(head).position, "t": 1, "v": 0, "d": "00000000000000bb"}
+            other.xadd(keys.log, {**fence, "f": '["older","wake"]'}, id=f"{epoch}-9")
+            fenced = f"{epoch}-9 00000000000000bb {Head.parse(head).position}"
+            other.set(keys.head, fenced)
+            after = await consume_all(store, fenced)
+            other.hdel(keys.own, CHAT)
+            assert other.ttl(keys.log) == -1
+        assert [each.before for each in (await store.load(CHAT)).entries] == [head, fenced]
+        last = await owned_again(store)
+        entries = await store.read_log(CHAT)
+        assert [each.before for each in entries] == [head, fenced, after, entries[2].head]
+        assert await store.release(CHAT, "w2", last, None, SHORT) is Released.OK
+        assert await store.read_log(CHAT) == entries
