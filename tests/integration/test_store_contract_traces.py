@@ -58,6 +58,19 @@ async def test_only_the_newest_records_are_kept(store: Store) -> None:
     assert (kept[0].key, kept[-1].key) == ("key-1", f"key-{TRACES_MAX_COUNT}")
 
 
+async def test_a_record_is_replaced_once_and_by_a_record_of_its_chat_alone(store: Store) -> None:
+    await owned(store)
+    assert await store.last_trace(CHAT, "ann") is None
+    assert await put(store, 1, 2)
+    last = await store.last_trace(CHAT, "ann")
+    assert last is not None and last[1] == record(2)
+    assert await store.last_trace(CHAT, "bob") is None
+    assert not await store.put_traces(CHAT, "bob", [record(9)], HOUR_SECONDS, replaces=last[0])
+    assert await store.put_traces(CHAT, "ann", [record(3)], HOUR_SECONDS, replaces=last[0])
+    assert not await store.put_traces(CHAT, "ann", [record(4)], HOUR_SECONDS, replaces=last[0])
+    assert await store.read_traces(CHAT, "ann") == [record(1), record(3)]
+
+
 async def test_traces_go_with_the_chat_and_none_comes_after(store: Store) -> None:
     await owned(store)
     assert await put(store, 1)

@@ -88,7 +88,7 @@ def test_a_log_line_holds_no_known_secret_not_even_in_its_traceback() -> None:
 def test_a_trace_is_masked_before_it_is_cut() -> None:
     (record,) = compose([tool_trace(secrets.token_hex(100_000) + KEY + secrets.token_hex(100_000))], Redactor([KEY]))
     assert len(record.data) <= RECORD_MAX_BYTES
-    read = decompose(record.data)
+    (read,) = decompose(record.data)
     assert read["cut"] == ["output"] and "characters cut" in read["output"]
     assert not any(KEY[:n] in read["output"] for n in (8, len(KEY)))
 
@@ -111,7 +111,7 @@ def test_a_large_request_keeps_its_beginning_and_more_of_its_end() -> None:
     )
     (record,) = compose([round_record], Redactor())
     assert len(record.data) <= RECORD_MAX_BYTES
-    read = decompose(record.data)
+    (read,) = decompose(record.data)
     ids = [message["message_id"] for message in read["messages"]]
     assert ids[0] == "m0" and ids[-1] == "m499" and 5 <= len(ids) < 500
     assert read["system"] == "be kind" and read["cut"] == ["messages"]

@@ -30,11 +30,16 @@ class Store:
         self.records: list[TraceRecord] = []
         self.has_end = anyio.Event()
 
-    async def put_traces(self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int) -> bool:
-        self.records += records
-        if any(decompose(each.data)["kind"] == "end" for each in records):
+    async def put_traces(
+        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
+    ) -> bool:
+        self.records = [each for each in self.records if each.key != replaces] + [*records]
+        if any(each["kind"] == "end" for stored in records for each in decompose(stored.data)):
             self.has_end.set()
         return True
+
+    async def last_trace(self, chat_id: str, owner: str) -> tuple[str, TraceRecord] | None:
+        return (self.records[-1].key, self.records[-1]) if self.records else None
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
         return self.records
@@ -56,7 +61,7 @@ async def test_operations_of_a_run_share_records_in_their_order() -> None:
             tasks.start_soon(traces.run)
             await store.has_end.wait()
             tasks.cancel_scope.cancel()
-    found = [decompose(each.data) for each in store.records]
+    found = [each for stored in store.records for each in decompose(stored.data)]
     counts = [(each["run_id"], each["operations_count"], len(each["operations"])) for each in found[:-1]]
     assert counts == [("r", 100, 100), ("r", 100, 100), ("r", 50, 50), ("other", 1, 1)]
     names = [operation["name"] for each in found[:3] for operation in each["operations"]]

@@ -8,6 +8,7 @@ trace never fails the run; records that cannot be stored are dropped and counted
 import secrets
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -16,16 +17,16 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from threadcast.agent_loop.tracing import OperationsTrace, RoundRecord, Trace
+from threadcast.agent_loop.tracing import OperationsTrace, RoundRecord, Trace, characters_of
 from threadcast.base.boundary import pass_on
 from threadcast.base.redaction import Redactor
 from threadcast.base.telemetry import Metrics
 from threadcast.store.compression import compressed
 from threadcast.store.ports import TraceRecord, TraceRecords
-from threadcast.store.trace_records import RECORD_MAX_BYTES, RECORD_TEXT_MAX_BYTES
+from threadcast.store.trace_records import RECORD_MAX_BYTES, RECORD_TEXT_MAX_BYTES, combined
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.errors import Failed
-from threadcast_protocol.wire.messages import JsonObject
+from threadcast_protocol.wire.messages import JsonObject, Message
 
 __all__ = ["Traces", "compose"]
 
@@ -118,7 +119,11 @@ class Traces:
         try:
             with anyio.fail_after(PUT_SECONDS):
                 ready = await anyio.to_thread.run_sync(compose, records, self._redactor, abandon_on_cancel=True)
-                await self._store.put_traces(chat_id, owner, ready, self._ttl_seconds)
+                last = await self._store.last_trace(chat_id, owner)
+                grown = together([last[1], *ready]) if last is not None else None
+                put = partial(self._store.put_traces, chat_id, owner, ttl_seconds=self._ttl_seconds)
+                if grown is None or last is None or not await put([grown], replaces=last[0]):
+                    await put(ready)
         except (Failed, TimeoutError) as trouble:
             self._drop("store", len(records))
             _log.warning("trace.not_kept", chat_id=chat_id, records=len(records), error=str(trouble))
@@ -132,8 +137,18 @@ class Traces:
 
 
 def compose(records: Sequence[Trace], redactor: Redactor) -> list[TraceRecord]:
-    """Return the records as they are stored: JSON with masked secrets, cut to size, compressed."""
-    return [TraceRecord(each.run_id, secrets.token_hex(8), _fitted(redactor.text(_json(each)))) for each in records]
+    """Return the records as they are stored: JSON with masked secrets, cut to size, compressed; together if they are
+    small."""
+    ready = [TraceRecord(each.run_id, secrets.token_hex(8), _fitted(redactor.text(_json(each)))) for each in records]
+    shared = together(ready)
+    return ready if shared is None else [shared]
+
+
+def together(records: Sequence[TraceRecord]) -> TraceRecord | None:
+    """Return one stored record with all of these; None if they are too large for that."""
+    data = combined([each.data for each in records])
+    run_ids = {each.run_id for each in records}
+    return None if data is None else TraceRecord(run_ids.pop() if len(run_ids) == 1 else "", secrets.token_hex(8), data)
 
 
 def _json(record: Trace) -> str:
@@ -146,7 +161,7 @@ def _bounded(record: Trace) -> Trace:
     list_max = _CUTS[0][1]
     if not isinstance(record, RoundRecord) or len(record.messages) <= list_max:
         return record
-    sizes = (len(each.content) for each in record.messages if isinstance(each.content, str))
+    sizes = (characters_of(each) for each in record.messages if isinstance(each, Message))
     if sum(sizes) <= RECORD_TEXT_MAX_BYTES:
         return record
     return replace(record, messages=_ends_of(record.messages, list_max), cut=["messages"])

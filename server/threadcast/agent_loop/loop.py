@@ -181,7 +181,7 @@ class AgentLoop:
         if info is not None:
             params = replace(request.params, extra_body=info.extra_body)
             request = replace(request, stream=info.streams, params=params)
-        trace.ask(provider.name, request)
+        trace.ask(provider.name, request, state)
         request = await resolve(request, info, self._chat.fetch_blob, trace.left_out.append)
         asked_at, has_heard = time.monotonic(), False
         assembler.prompt_read = None

@@ -6,6 +6,7 @@ the log does. A run never waits for its trace and does not depend on it.
 """
 
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -25,11 +26,12 @@ from threadcast.tools.base import ToolResult
 from threadcast.tools.runner import ToolRun
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.events import RuntimeUpdated
-from threadcast_protocol.wire.messages import JsonObject, Message, ToolCall, Usage
+from threadcast_protocol.wire.messages import JsonObject, Message, ToolCall, Usage, text_of
 
 __all__ = [
     "Attempt",
     "EndTrace",
+    "MessagesRef",
     "OperationTrace",
     "OperationsTrace",
     "RoundRecord",
@@ -38,8 +40,10 @@ __all__ = [
     "ToolTrace",
     "Trace",
     "aborted_trace",
+    "characters_of",
     "end_trace",
     "operation_trace",
+    "referred",
     "summary_trace",
     "tool_trace",
 ]
@@ -58,6 +62,15 @@ class Attempt(msgspec.Struct, kw_only=True):
     detail: str = ""
 
 
+class MessagesRef(msgspec.Struct, frozen=True):
+    """Messages of a request that the chat holds as they were sent: `count` of them, each the parent of the next, up to
+    `last`. `characters` is the length of their texts, by which a reader sees that one was changed since."""
+
+    last: str
+    count: int
+    characters: int
+
+
 class _Record(msgspec.Struct, kw_only=True):
     run_id: str
     round: int
@@ -68,7 +81,8 @@ class RoundRecord(_Record, kw_only=True, tag_field="kind", tag="round"):
 
     `scope` is the scope whose tools and prompt were used, as names from the outside in; `context` is the request
     context. `params` are the request's parameters; `settings` are all parameters with the layer that sets each.
-    `left_out` lists the attachments that the model cannot take.
+    `left_out` lists the attachments that the model cannot take. `messages` has the messages that the chat does not hold
+    in this form, and references to all others, so that a trace does not repeat the conversation.
     """
 
     message_id: str
@@ -81,7 +95,7 @@ class RoundRecord(_Record, kw_only=True, tag_field="kind", tag="round"):
     model: str
     attempts: list[Attempt] = []
     system: str = ""
-    messages: list[Message] = []
+    messages: list[Message | MessagesRef] = []
     tools: list[str] = []
     params: ModelParams = ModelParams()
     prefix: str = ""
@@ -200,15 +214,17 @@ class RoundTrace:
     def left_out(self) -> list[str]:
         return self.record.left_out
 
-    def ask(self, provider: str, request: Request) -> None:
-        """Record that `provider` is about to be asked. The attachments of `request` should still be references."""
+    def ask(self, provider: str, request: Request, state: OwnerState) -> None:
+        """Record that `provider` is about to be asked. The attachments of `request` should still be references, and
+        `state` is the state of which the request was made."""
         record = self.record
         record.attempts = [
             *record.attempts,
             Attempt(provider=provider, model=request.model, asked_at_ms=time.time_ns() // 1_000_000),
         ]
         record.left_out.clear()
-        record.system, record.messages, record.params = request.system, request.messages, request.params
+        record.system, record.params = request.system, request.params
+        record.messages = referred(request.messages, state)
         record.tools, record.prefix = [tool.name for tool in request.tools], request.prefix
         self._asked_at = time.monotonic()
 
@@ -255,6 +271,34 @@ class RoundTrace:
 
     def _elapsed_ms(self) -> int:
         return round((time.monotonic() - self._asked_at) * 1_000)
+
+
+def referred(messages: Sequence[Message], state: OwnerState) -> list[Message | MessagesRef]:
+    """Return `messages` with references to those that `state` holds. Consecutive ones share a reference."""
+    found: list[Message | MessagesRef] = []
+    nodes = state.nodes
+    last, count, characters = "", 0, 0
+    for message in messages:
+        if nodes.get(message.message_id) is not message:
+            if count:
+                found.append(MessagesRef(last, count, characters))
+            found.append(message)
+            count = 0
+            continue
+        if count and message.parent_id != last:
+            found.append(MessagesRef(last, count, characters))
+            count = 0
+        if not count:
+            characters = 0
+        last, count, characters = message.message_id, count + 1, characters + characters_of(message)
+    if count:
+        found.append(MessagesRef(last, count, characters))
+    return found
+
+
+def characters_of(message: Message) -> int:
+    """Return the length of the message's text; the texts of several parts together."""
+    return len(text_of(message.content))
 
 
 def tool_trace(state: OwnerState, call: ToolCall, arguments: str, done: ToolRun) -> ToolTrace:

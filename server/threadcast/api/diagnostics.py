@@ -6,7 +6,7 @@ trace, and only with the permission `diagnostics`. System prompts leave the serv
 """
 
 import time
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Literal, TypeVar
 
 import anyio
@@ -19,6 +19,8 @@ from starlette.responses import Response
 from threadcast.api.edge import Edge, caller_and_chat_of
 from threadcast.api.errors import answer
 from threadcast.api.operation import BAD_ID, NOT_FOUND, UNAVAILABLE, Answer, Operation
+from threadcast.api.reading import read_chat_as
+from threadcast.api.trace_messages import has_references, with_messages
 from threadcast.chat.owner_state import RawAnswer
 from threadcast.store.ports import TraceRecord
 from threadcast.store.trace_records import decompose
@@ -136,7 +138,8 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 class TraceRound(msgspec.Struct, frozen=True, kw_only=True):
     """One model call: the request and the answer, before the answer was cleaned. Attachments are shown as references,
     as in the log; `left_out` names the attachments that the model cannot read. `settings` are the parameters that have
-    been set, each as `{value, layer}`."""
+    been set, each as `{value, layer}`. `messages` is in `cut`, too, if a message of the request was changed or removed
+    in the chat since."""
 
     round: int
     message_id: str = ""
@@ -201,7 +204,7 @@ async def run_diagnostics(request: Request) -> Response:
     records = await _records(edge, chat_id, principal, run_id)
     if not records:
         raise NotFound("there is no trace of such a run: the run is unknown or has not begun, or its trace was deleted")
-    return answer(200, await anyio.to_thread.run_sync(_trace_of, chat_id, run_id, records))
+    return answer(200, await _whole_trace(edge, chat_id, run_id, records))
 
 
 @Operation(
@@ -236,11 +239,11 @@ async def diagnostics_within(
     while True:
         try:
             records = await _records(edge, chat_id, principal, run_id)
+            if any(record["kind"] == "end" for record in records) or time.monotonic() >= until:
+                return await _whole_trace(edge, chat_id, run_id, records) if records else None
         except Unavailable as trouble:
             _log.warning("trace.not_read", chat_id=chat_id, run_id=run_id, error=trouble.message)
             return None
-        if any(record["kind"] == "end" for record in records) or time.monotonic() >= until:
-            return await anyio.to_thread.run_sync(_trace_of, chat_id, run_id, records) if records else None
         await anyio.sleep(pause)
         pause *= 2  # each look reads all records of the chat
 
@@ -261,23 +264,35 @@ async def _records(
     """Read the records of one run, or of all runs if `run_id` is None. Of each record only `keys` are kept, because the
     records of a chat may be hundreds of megabytes."""
     found = await edge.store.read_traces(chat_id, principal.id)
-    wanted = [record for record in found if run_id is None or record.run_id == run_id]
-    return await anyio.to_thread.run_sync(_read, wanted, keys) if wanted else []
+    wanted = [stored for stored in found if run_id is None or stored.run_id in ("", run_id)]
+    return await anyio.to_thread.run_sync(_read, wanted, run_id, keys) if wanted else []
 
 
-def _read(records: list[TraceRecord], keys: Container[str] | None) -> list[JsonObject]:
+def _read(wanted: list[TraceRecord], run_id: str | None, keys: Container[str] | None) -> list[JsonObject]:
     read: list[JsonObject] = []
-    for record in records:
+    for stored in wanted:
         try:
-            whole = decompose(record.data)
-            read.append(whole if keys is None else {key: value for key, value in whole.items() if key in keys})
+            records = decompose(stored.data)
         except ValueError as wrong:
-            _log.error("trace.unreadable", run_id=record.run_id, error=str(wrong))
+            _log.error("trace.unreadable", run_id=stored.run_id, error=str(wrong))
+            continue
+        for whole in records:
+            if run_id is None or whole.get("run_id") == run_id:
+                read.append(whole if keys is None else {key: value for key, value in whole.items() if key in keys})
     return read
 
 
-def _trace_of(chat_id: str, run_id: str, records: list[JsonObject]) -> RunTrace:
-    """Return the trace made of one run's records: the rounds in their order, each with the tool calls that it made."""
+async def _whole_trace(edge: Edge, chat_id: str, run_id: str, records: list[JsonObject]) -> RunTrace:
+    """Return the trace made of one run's records, with the chat's messages to which they refer. Raises Unavailable."""
+    nodes: Mapping[str, Message] = {}
+    if any(has_references(record) for record in records):
+        nodes = await read_chat_as(edge.store, chat_id, lambda state: state.nodes)
+    return await anyio.to_thread.run_sync(_trace_of, chat_id, run_id, records, nodes)
+
+
+def _trace_of(chat_id: str, run_id: str, records: list[JsonObject], nodes: Mapping[str, Message]) -> RunTrace:
+    """Return the trace made of one run's records: the rounds in their order, each with the tool calls that it made.
+    `nodes` are the chat's messages, to which rounds refer."""
     rounds: list[JsonObject] = []
     run: JsonObject = {}
     end: JsonObject = {}
@@ -287,7 +302,7 @@ def _trace_of(chat_id: str, run_id: str, records: list[JsonObject]) -> RunTrace:
     for record in records:
         if record["kind"] == "round":
             run = run or record
-            rounds.append({**record, "tool_runs": []})
+            rounds.append({**with_messages(record, nodes), "tool_runs": []})
         elif record["kind"] == "end":
             end = record
         elif record["kind"] == "summary":

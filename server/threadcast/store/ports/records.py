@@ -9,8 +9,8 @@ __all__ = ["AllowanceSpent", "Allowances", "TraceRecord", "TraceRecords"]
 
 
 class TraceRecord(msgspec.Struct, frozen=True):
-    """A part of a run's trace. `key` is unique, so that a record stored twice is read once; `data` is compressed and
-    not parsed by the store."""
+    """A part of a run's trace, or with the empty `run_id` parts of several runs. `key` is unique, so that a record
+    stored twice is read once; `data` is compressed and not parsed by the store (`trace_records.py`)."""
 
     run_id: str
     key: str
@@ -28,9 +28,15 @@ class AllowanceSpent(msgspec.Struct, frozen=True):
 class TraceRecords(Protocol):
     """Keeps the traces of runs for a limited time."""
 
-    async def put_traces(self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int) -> bool:
+    async def put_traces(
+        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
+    ) -> bool:
         """Store records with the owner's chat and keep all its records for another `ttl_seconds`; the oldest beyond the
-        bound are deleted. Returns False when there is no such chat."""
+        bound are deleted. They replace the record with the id `replaces`, if it is not ''. Returns False, and stores
+        nothing, when there is no such chat or no such record."""
+
+    async def last_trace(self, chat_id: str, owner: str) -> tuple[str, TraceRecord] | None:
+        """Return the newest record of the owner's chat, with its id."""
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
         """Return the records of the owner's chat that are still held, oldest first."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from threadcast.store.bounds import TRACES_MAX_COUNT
 from threadcast.store.ports import AllowanceSpent, TraceRecord
-from threadcast.store.redis.connection import Value
+from threadcast.store.redis.connection import Reply, Value
 from threadcast.store.redis.part import RedisPart
 
 __all__ = ["RedisTraces", "each_once"]
@@ -19,20 +19,23 @@ __all__ = ["RedisTraces", "each_once"]
 class RedisTraces(RedisPart):
     """Stores traces and counts allowances for `RedisStore`."""
 
-    async def put_traces(self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int) -> bool:
+    async def put_traces(
+        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
+    ) -> bool:
         keys = self._keys.chat(chat_id)
-        arguments: list[Value] = [owner, ttl_seconds, TRACES_MAX_COUNT]
+        arguments: list[Value] = [owner, ttl_seconds, TRACES_MAX_COUNT, replaces]
         for record in records:
             arguments += (record.run_id, record.key, record.data)
         return bool(await self._redis.call("trace_put", (keys.meta, keys.trace), *arguments) == b"OK")
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
         found = await self._redis.send(b"XRANGE", self._keys.chat(chat_id).trace, b"-", b"+")
-        return each_once(
-            TraceRecord(fields[3].decode(), fields[5].decode(), fields[7])
-            for _, fields in found  # `trace_put` writes the fields o, r, k and d in this order
-            if fields[1] == owner.encode()
-        )
+        return each_once(record for _, record in _records_of(found, owner))
+
+    async def last_trace(self, chat_id: str, owner: str) -> tuple[str, TraceRecord] | None:
+        key = self._keys.chat(chat_id).trace
+        found = await self._redis.send(b"XREVRANGE", key, b"+", b"-", b"COUNT", 1)
+        return next(iter(_records_of(found, owner)), None)
 
     async def spend_allowance(self, principal_id: str, allowance: str, per_hour: int, per_day: int) -> AllowanceSpent:
         outcome, wait_ms = await self._redis.call(
@@ -42,6 +45,12 @@ class RedisTraces(RedisPart):
 
     async def return_allowance(self, principal_id: str, allowance: str) -> None:
         await self._redis.call("allowance_return", (self._keys.allowances(principal_id),), allowance)
+
+
+def _records_of(found: Reply, owner: str) -> Iterable[tuple[str, TraceRecord]]:
+    for entry_id, fields in found:  # `trace_put` writes the fields o, r, k and d in this order
+        if fields[1] == owner.encode():
+            yield entry_id.decode(), TraceRecord(fields[3].decode(), fields[5].decode(), fields[7])
 
 
 def each_once(records: Iterable[TraceRecord]) -> list[TraceRecord]:

@@ -1,0 +1,55 @@
+"""Puts the messages back into a trace that refers to them (`agent_loop/tracing.py`), as the chat holds them now.
+
+A message that was removed is left out. When messages were removed or changed since, or when there are more than a trace
+shows, the round's `cut` says so. It is pure.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.messages import JsonObject, Message, text_of
+
+__all__ = ["has_references", "with_messages"]
+
+MESSAGES_MAX_COUNT = 200
+CHARACTERS_MAX_COUNT = 250_000
+"""The most messages of a round and the length of their texts, as a stored record also has at most: the newest ones are
+shown. Without a bound, a run of many rounds in a long chat would be a trace of hundreds of megabytes."""
+
+
+def has_references(record: JsonObject) -> bool:
+    return any(_is_reference(each) for each in record.get("messages") or ())
+
+
+def with_messages(record: JsonObject, nodes: Mapping[str, Message]) -> JsonObject:
+    """Return the record of a round with the messages that it refers to."""
+    found: list[JsonObject] = []  # newest first
+    is_cut = False
+    room = CHARACTERS_MAX_COUNT
+    for each in reversed(record.get("messages") or []):
+        if not _is_reference(each):
+            found.append(each)
+            continue
+        characters = 0
+        at: str | None = each["last"]
+        for _ in range(each["count"]):
+            message = nodes.get(at) if at is not None else None
+            if message is None:
+                is_cut = True
+                break
+            size = len(text_of(message.content))
+            characters, room = characters + size, room - size
+            if len(found) < MESSAGES_MAX_COUNT and room >= 0:
+                found.append(msgspec.json.decode(encode(message)))
+            else:
+                is_cut = True
+            at = message.parent_id
+        is_cut = is_cut or characters != each["characters"]
+    cut = sorted({*record.get("cut", ()), "messages"}) if is_cut else record.get("cut", [])
+    return {**record, "messages": found[::-1], "cut": cut}
+
+
+def _is_reference(item: object) -> bool:
+    return isinstance(item, dict) and "last" in item and "role" not in item
