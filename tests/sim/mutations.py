@@ -82,7 +82,7 @@ def _cache_uncompared(put: Put) -> None:
     def pop(self: StateCache, chat_id: str, head: str) -> tuple[OwnerState, CheckpointPolicy] | None:
         for key in reversed(list(self._states)):
             if key[0] == chat_id:
-                state, checkpoint_policy = self._states.pop(key)
+                state, checkpoint_policy, _ = self._states.pop(key)
                 return replace(state, head=head), checkpoint_policy
         return None
 

@@ -21,6 +21,10 @@ of the state follows the last checkpoint. So not every turn of a long chat costs
 KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
 """The sizes at which a checkpoint is due, and how much the log keeps for readers that resume (DESIGN §2)."""
 
+GROUP_EVENTS, GROUP_BYTES = KEEP_EVENTS // 20, KEEP_BYTES // 20
+"""A group of entries that are trimmed together grows to these sizes. A list of all entries would take as much memory as
+the state of a short chat."""
+
 CHECKPOINT_MAX_BYTES = 64_000_000
 """A state above this size gets no new checkpoint, so its log is not trimmed any more and is read in pages. Encoding
 64 MB blocks the event loop for 0.12 s (measured: 1.85 s for 1 GB), and a Redis string holds at most 512 MB."""
@@ -28,9 +32,9 @@ CHECKPOINT_MAX_BYTES = 64_000_000
 
 @dataclass(slots=True)
 class CheckpointPolicy:
-    """`pending_*` count what the log holds after the checkpoint. `held` lists the newest entries, each with its numbers
-    of events and bytes. Entries that this process has not seen are not in the list, and are dropped by the first
-    trim."""
+    """`pending_*` count what the log holds after the checkpoint. `held` lists groups of the newest entries: the id of
+    the first, and the numbers of events and bytes. Entries that this process has not seen are not in the list, and are
+    dropped by the first trim."""
 
     checkpoint_id: EntryId | None = None
     checkpoint_bytes: int = 0
@@ -86,7 +90,11 @@ class CheckpointPolicy:
 
     def add(self, entry_id: EntryId, events_count: int, size_bytes: int) -> None:
         """Count an entry that was appended."""
-        self.held.append((entry_id, events_count, size_bytes))
+        first, events, size = self.held[-1] if self.held else (entry_id, GROUP_EVENTS, 0)
+        if events < GROUP_EVENTS and size < GROUP_BYTES:
+            self.held[-1] = (first, events + events_count, size + size_bytes)
+        else:
+            self.held.append((entry_id, events_count, size_bytes))
         self.pending_bytes += size_bytes
         self.pending_events += events_count
 
