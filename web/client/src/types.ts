@@ -1677,7 +1677,7 @@ export interface TraceOperation {
   detail?: string;
 }
 
-/** One model call: the request and the answer, before the answer was cleaned. Attachments are shown as references, as in the log; `left_out` names the attachments that the model cannot read. `settings` are the parameters that have been set, each as `{value, layer}`. */
+/** One model call: the request and the answer, before the answer was cleaned. Attachments are shown as references, as in the log; `left_out` names the attachments that the model cannot read. `settings` are the parameters that have been set, each as `{value, layer}`. `messages` is in `cut`, too, if a message of the request was changed or removed in the chat since. */
 export interface TraceRound {
   round: number;
   message_id?: string;
