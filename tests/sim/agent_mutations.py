@@ -283,7 +283,8 @@ AGENT_RULES = (
         "agent: the path belongs to an answer that was cut",
         "agents",
         lambda put: put(execution, "PathLock", lambda *_: PathLock()),
-        1_000,
+        40_000,
+        near=30_500,
     ),
     Rule(
         "agent: a worker without it hands the chat on",

@@ -61,10 +61,11 @@ _SHORTENED: dict[Any, dict[str, object]] = {
     # A short log already has checkpoints, and is trimmed.
     checkpoint_policy: {
         "CHECKPOINT_MIN_BYTES": 1_500,
-        "CHECKPOINT_AT_REST_BYTES": 1_200,
+        "COMPACT_BYTES": 1_200,
         "CHECKPOINT_EVENTS": 12,
         "KEEP_EVENTS": 10,
         "KEEP_BYTES": 1_500,
+        "GROUP_EVENTS": 1,
     },
 }
 

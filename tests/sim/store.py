@@ -338,6 +338,7 @@ _CALLS: dict[str, Callable[..., str]] = {
     "append": lambda request: f"{request.head} after {request.expected}",
     "read_entry": lambda chat_id, entry_id: str(entry_id),
     "read_log": _nothing,
+    "read_history": _nothing,
     "read_inbox": _nothing,
     "dead_letter": lambda chat_id, entry, reason: entry.request_id,
     "heads": _nothing,

@@ -35,7 +35,7 @@ from threadcast_protocol.wire.events import PauseRequired
 
 __all__ = ["World"]
 
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 90.0
 """Of virtual time after the last fault. Longer is stuck: nothing that is right waits half as long."""
 
 LATE_SECONDS = 4.0
