@@ -49,6 +49,7 @@ WANTED = {
     "serve": [*of_distributions()],
     "build": [*of_group("build")],
     "node": [*of_group("node")],
+    "pip": [*of_group("pip")],
     "test": [*of_distributions(), *of_group("test")],
 }
 """For each lock, the requirements that it must pin."""
