@@ -27,6 +27,12 @@ HANDS_ON = {
     "ReaderConnection.write",  # from the log to a reader
 }
 
+BESIDE = {
+    "RedisDispatch._beat",  # a heartbeat that is due at the same time
+    "RedisLists.meta",  # the owner of the chat, which a new relay reads
+}
+"""Calls of the store that hand nothing on."""
+
 
 class Recorder:
     """A profile function: the interpreter calls it at each call, and when a coroutine goes on."""
@@ -61,11 +67,13 @@ class Recorder:
 
     def _mark(self, frame: FrameType | None) -> None:
         """Mark this function and its callers. The caller of a coroutine is the one that awaits it."""
+        callers: list[str] = []
         while frame is not None:
-            name = self._names.get(frame.f_code)
-            if name in self._way:
-                self._way[name] = True
+            if frame.f_code.co_qualname in BESIDE:
+                return
+            callers.append(self._names.get(frame.f_code, ""))
             frame = frame.f_back
+        self._way.update((name, True) for name in callers if name in self._way)
 
 
 def _name_of(code: CodeType) -> str:
