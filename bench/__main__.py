@@ -22,7 +22,7 @@ __all__ = ["ROWS", "main"]
 ROWS = {
     "fanout": "500 readers of one chat beside a C program, nchan, Starlette and sse-starlette",
     "growth": "1 to 5,000 readers, and 1,000 chats with two readers each: the cost of one more event, reader and chat",
-    "tokens": "the whole way of a token, from the model's bytes to the reader's, in 1 to 500 streaming chats",
+    "tokens": "the whole way of a token, from the model's bytes to the reader's, in 1 to 1,500 streaming chats",
     "latency": "append to reader, POST to 202, POST to first delta",
     "memory": "the memory of an idle reader, a chat at rest, a running chat and a stalled reader",
     "join": "a snapshot of 10, 1,000 and 10,000 messages, alone and 500 at once; resume",

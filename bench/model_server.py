@@ -1,9 +1,9 @@
 """A model server that uses little CPU time: it sends scripted answers as OpenAI chat completions, chunk by chunk.
 
 It answers every `POST .../chat/completions` in the same way: one SSE event of about 200 bytes for each token, in the
-chunked coding of real servers, each as a separate write, 50 tokens a second for each stream. The text of each token is
-the time when it was written, so that a reader knows its age. The server runs in its own process and is controlled over
-a pipe. Each stream has its own timetable, so that a late stream catches up.
+chunked coding of real servers, each as a separate write, 50 tokens a second for each stream by default. The text of
+each token is the time when it was written, so that a reader knows its age. The server runs in its own process and is
+controlled over a pipe. Each stream has its own timetable, so that a late stream catches up.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class _Answers(asyncio.Protocol):
         self._transport.write(_chunk(_EVENT % (text, b"null")))
         self._plan.sent_count += 1
         self._left -= 1
-        if self._left <= 0 or self._plan.is_stopped:
+        if self._left <= 0 or self._plan.streaming_count > self._plan.keep_count:
             self._transport.write(_END)
             self._plan.streaming_count -= 1
             self._timer = None
@@ -100,7 +100,7 @@ class _Plan:
         self.interval_seconds = 1 / TOKENS_PER_SECOND
         self.sent_count = 0
         self.streaming_count = 0
-        self.is_stopped = False
+        self.keep_count: float = math.inf
         self._begun_count = 0
 
     def next_share(self) -> float:
@@ -113,9 +113,11 @@ class _Plan:
         """Carry out one order and answer with a count."""
         order, number = pipe.recv()
         if order == "tokens":
-            self.tokens_count, self.is_stopped = number, False
-        elif order == "stop":
-            self.is_stopped = True
+            self.tokens_count, self.keep_count = number, math.inf
+        elif order == "pace":
+            self.interval_seconds = 1 / number
+        elif order == "keep":
+            self.keep_count = number
         pipe.send(self.streaming_count if order == "streaming" else self.sent_count)
 
 
@@ -138,13 +140,18 @@ class ModelServer:
         self.pid = pid
         self._pipe = pipe
 
-    def answer_with(self, tokens_count: int) -> None:
-        """Set the number of tokens of all later answers."""
+    def answer_with(self, tokens_count: int, tokens_per_second: int = TOKENS_PER_SECOND) -> None:
+        """Set the number of tokens of all later answers, and the pace of each."""
+        self._ask("pace", tokens_per_second)
         self._ask("tokens", tokens_count)
 
     def stop_answers(self) -> None:
         """End each answer with its next token, until `answer_with` is called again."""
-        self._ask("stop", 0)
+        self.keep_answers(0)
+
+    def keep_answers(self, count: int) -> None:
+        """End answers until this number is left, and do not let it grow until `answer_with` is called again."""
+        self._ask("keep", count)
 
     def sent_count(self) -> int:
         """Return the number of tokens written so far in all streams."""

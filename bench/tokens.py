@@ -1,21 +1,23 @@
 """Measures the CPU time of a token on its whole way: model bytes, provider, assembler, append, relay, SSE bytes.
 
-A scripted model server streams 50 tokens a second into each of 1, 50, 200 and 500 chats of one worker, and each chat
-has one reader of one web process. The figures are the CPU seconds of worker, web process and store over a window,
-divided by the number of tokens that reached the readers; whether all streams keep pace; and the age of a token at its
-reader. The floor is the time to read the same model bytes with httpx2 and with bare asyncio. One process (`threadcast
-serve`) is measured at 200 chats, too. The bars (DESIGN §13): at 200 chats a token is at most 40 ms old at the median;
-at 500 chats, where the pause between appends is longer, it costs at most 60 us in all processes together; and all
-streams keep pace. `python -m bench.tokens [chats ...]` runs it.
+A scripted model server streams 10 or 50 tokens a second into each of 1 to 1,500 chats of one worker, and each chat has
+one reader of one web process. The figures are the CPU seconds of worker, web process and store over a window, divided
+by the number of tokens that reached the readers; whether all streams keep pace; and the age of a token at its reader.
+The floor is the time to read the same model bytes with httpx2 and with bare asyncio. One process (`threadcast serve`)
+is measured at 200 chats, too. The bars (DESIGN §13): up to 200 chats a token is at most 40 ms old at the median while
+worker, web process and store are each less than 60 % busy; at 500 chats, where the pause between appends is longer, it
+costs at most 60 us in all processes together; at 1,500 chats it is at most 250 ms old, or the worker has left chats to
+other workers; and all streams keep pace. `python -m bench.tokens [chats[xtokens a second] ...]` runs it.
 """
 
 import argparse
 import asyncio
 import json
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -31,16 +33,42 @@ from bench.model_server import STAMP, TOKENS_PER_SECOND, ModelServer, model_serv
 from bench.processes import cpu_seconds
 from bench.readers import Count, opened_readers
 
-__all__ = ["Window", "measure", "running"]
+__all__ = ["ENDLESS", "Running", "Window", "measure", "post_all", "running", "wait_for"]
 
-CHATS = (1, 50, 200, 500)
-CHATS_SMALL = (50, 200, 500)
-CHATS_OF_AGE, CHATS_OF_COST = 200, 500
-"""The settings of the two bars. An idle process appends often, so that tokens are young; a busy one collects them, so
-that they are cheap."""
+
+class Setting(NamedTuple):
+    """The number of chats that stream at once, and the tokens a second of each."""
+
+    chats: int
+    pace: int = TOKENS_PER_SECOND
+
+    @classmethod
+    def parse(cls, text: str) -> "Setting":
+        """Read `200` or `200x10`. Raises ValueError."""
+        return cls(*map(int, text.split("x", 1)))
+
+    @property
+    def key(self) -> str:
+        return f"split{self.chats}" + (f"x{self.pace}" if self.pace != TOKENS_PER_SECOND else "")
+
+    def __str__(self) -> str:
+        return f"{self.chats} chats" + (f" x {self.pace} tokens/s" if self.pace != TOKENS_PER_SECOND else "")
+
+
+SETTINGS = tuple(map(Setting.parse, ["1", "50x10", "100x10", "200x10", "50", "100", "200", "500", "1500"]))
+SETTINGS_SMALL = tuple(map(Setting.parse, ["200x10", "50", "200", "500"]))
+CHATS_OF_AGE, CHATS_OF_COST, CHATS_OF_LOAD = 200, 500, 1_500
+"""The settings of the bars. An idle process appends often, so that tokens are young; a busy one collects them, so that
+they are cheap."""
 
 AGE_MAX_MS = 40.0
 """The allowed age of a token at its reader, at the median (DESIGN §13)."""
+
+AGE_FULL_MAX_MS = 250.0
+"""The allowed age where one worker has all of 1,500 chats."""
+
+BUSY_SHARE = 0.6
+"""The share of a core below which a process is not busy, so that tokens must not wait for it."""
 
 US_MAX = 60.0
 """The allowed CPU time of a token in microseconds: web process, worker and store together (DESIGN §13)."""
@@ -80,6 +108,10 @@ class Window(NamedTuple):
         """Return the microseconds of a process for each token that reached its reader."""
         return self.cpu[name] / max(1, self.seen.stamps) * 1e6
 
+    def busy(self, name: str) -> float:
+        """Return the share of a core that a process took."""
+        return self.cpu[name] / self.seconds
+
     @property
     def total_us(self) -> float:
         return sum(self.us(name) for name in self.cpu)
@@ -95,9 +127,11 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def running(directory: Path, base_url: str, kind: Kind = "both") -> Iterator[Running]:
+def running(
+    directory: Path, base_url: str, kind: Kind = "both", worker_environment: Mapping[str, str] | None = None
+) -> Iterator[Running]:
     """Start web process and worker, or `serve`, or only the web half, with a private store without persistence and the
-    models of `base_url`."""
+    models of `base_url`. The worker has further variables of its own."""
     with ExitStack() as stack:
         store = stack.enter_context(running_store(directory / "store"))
         environment = {
@@ -112,17 +146,18 @@ def running(directory: Path, base_url: str, kind: Kind = "both") -> Iterator[Run
         }
         log = directory / "log"
 
-        def started(*arguments: str) -> Process:
-            return stack.enter_context(start(*arguments, log=log, environment=environment)).wait_ready()
+        def started(*arguments: str, **more: str) -> Process:
+            process = start(*arguments, log=log, environment={**environment, **more})
+            return stack.enter_context(process).wait_ready()
 
         front = started("serve" if kind == "serve" else "web", "--port", "0")
         pids = {"serve" if kind == "serve" else "web": front.pid}
         if kind == "both":
-            pids["worker"] = started("worker").pid
+            pids["worker"] = started("worker", **(worker_environment or {})).pid
         yield Running(front.url, {**pids, "store": store.pid}, store.url, log)
 
 
-async def _post_all(url: str, chat_ids: list[str]) -> None:
+async def post_all(url: str, chat_ids: list[str]) -> None:
     """Post a question in each chat, several at a time."""
     limit = anyio.CapacityLimiter(POSTS_AT_ONCE)
     async with httpx2.AsyncClient(timeout=30) as client, anyio.create_task_group() as tasks:
@@ -138,15 +173,18 @@ async def _post_all(url: str, chat_ids: list[str]) -> None:
             tasks.start_soon(post, chat_id)
 
 
-def _windows(server: Running, models: ModelServer, chats_count: int, *, small: bool) -> list[Window]:
-    """Open chats with one reader each, start an answer in each chat, measure some windows, and end all answers."""
-    models.answer_with(ENDLESS)
+def _windows(server: Running, models: ModelServer, setting: Setting, *, small: bool) -> tuple[int, list[Window]]:
+    """Open chats with one reader each, start an answer in each chat, measure some windows, and end all answers. Returns
+    the number of answers that were streaming in all windows, and the windows."""
+    chats_count = setting.chats
+    models.answer_with(ENDLESS, setting.pace)
     path = "/v1/chats/subscribe?chat_id=chat-%d"
     with opened_readers(server.url, path, "-m", str(chats_count), "-t", STAMP) as readers:
         readers.open(chats_count)
-        anyio.run(_post_all, server.url, [f"chat-{number}" for number in range(chats_count)])
-        _wait(lambda: models.streaming_count() >= chats_count)
+        anyio.run(post_all, server.url, [f"chat-{number}" for number in range(chats_count)])
+        wait_for(lambda: models.streaming_count() >= chats_count)
         time.sleep(SETTLE_SECONDS)
+        begun = models.streaming_count()
         windows = []
         for _ in range(WINDOWS_SMALL if small else WINDOWS):
             readers.reset()
@@ -157,28 +195,41 @@ def _windows(server: Running, models: ModelServer, chats_count: int, *, small: b
             cpu = {name: cpu_seconds(pid) - before[name] for name, pid in server.pids.items()}
             windows.append(Window(time.monotonic() - began, cpu, models.sent_count() - sent, seen))
         models.stop_answers()
-        _wait(lambda: not models.streaming_count())
-    return windows
+        wait_for(lambda: not models.streaming_count())
+    return min(begun, chats_count), windows
 
 
-def _wait(is_so: Callable[[], bool]) -> None:
+def wait_for(is_so: Callable[[], bool]) -> None:
     """Wait for a condition or a deadline. If the deadline comes first, the figures show it."""
     give_up_at = time.monotonic() + BEGIN_SECONDS
     while not is_so() and time.monotonic() < give_up_at:
         time.sleep(0.05)
 
 
-def _figures(key: str, what: str, windows: list[Window], chats_count: int, *, has_bars: bool = True) -> list[Figure]:
-    """Return the figures of one setting. A note has the number of tokens in an event. With `has_bars`, they have the
-    bars of that number of chats."""
+def _age_bar(setting: Setting, windows: list[Window]) -> float | None:
+    """Return the allowed age of a token. None: no bar, or a process is so busy that tokens may wait for it."""
+    if setting.chats == CHATS_OF_LOAD:
+        return AGE_FULL_MAX_MS
+    is_busy = any(statistics.median(w.busy(name) for w in windows) >= BUSY_SHARE for name in windows[0].cpu)
+    return AGE_MAX_MS if setting.chats <= CHATS_OF_AGE and not is_busy else None
+
+
+def _figures(
+    key: str, what: str, windows: list[Window], setting: Setting, *, begun: int = 0, has_bars: bool = True
+) -> list[Figure]:
+    """Return the figures of one setting, of whose chats `begun` were streaming. The notes have the number of tokens in
+    an event, and the shares of a core of the processes. With `has_bars`, the figures have the bars of that setting."""
     per_event = sum(w.seen.stamps for w in windows) / max(1, sum(w.seen.events for w in windows))
-    sent = sum(w.sent / w.seconds for w in windows) / len(windows) / (chats_count * TOKENS_PER_SECOND)
+    begun = begun or setting.chats
+    sent = sum(w.sent / w.seconds for w in windows) / len(windows) / (begun * setting.pace)
+    left = f"; {setting.chats - begun} chats left to other workers" if begun < setting.chats else ""
+    busy = ", ".join(f"{name} {statistics.median(w.busy(name) for w in windows):.0%}" for name in windows[0].cpu)
     total = figure(
         f"{key}.total",
         f"{what}: in all",
         [w.total_us for w in windows],
         "us",
-        bar=US_MAX if has_bars and chats_count == CHATS_OF_COST else None,
+        bar=US_MAX if has_bars and setting.chats == CHATS_OF_COST else None,
         note=f"{per_event:.2f} tokens an event",
     )
     parts = [figure(f"{key}.{name}", f"{what}: {name}", [w.us(name) for w in windows], "us") for name in windows[0].cpu]
@@ -187,9 +238,9 @@ def _figures(key: str, what: str, windows: list[Window], chats_count: int, *, ha
         f"{what}: tokens read / sent",
         [w.seen.stamps / max(1, w.sent) for w in windows],
         "x",
-        bar=PACE_LEAST if has_bars and chats_count in (CHATS_OF_AGE, CHATS_OF_COST) else None,
+        bar=PACE_LEAST if has_bars and setting.chats in (CHATS_OF_AGE, CHATS_OF_COST) else None,
         at_most=False,
-        note=f"the model sent {sent:.2f} of the planned tokens",
+        note=f"the model sent {sent:.2f} of the planned tokens{left}",
     )
     ages = [
         figure(
@@ -197,7 +248,8 @@ def _figures(key: str, what: str, windows: list[Window], chats_count: int, *, ha
             f"{what}: age of a token at its reader, p50",
             [w.seen.p50_us / 1_000 for w in windows],
             "ms",
-            bar=AGE_MAX_MS if has_bars and chats_count == CHATS_OF_AGE else None,
+            bar=_age_bar(setting, windows) if has_bars else None,
+            note=f"busy: {busy}",
         ),
         figure(
             f"{key}.age_p99",
@@ -261,25 +313,25 @@ def _floor(models: ModelServer, name: str, *, small: bool) -> Figure:
     return figure(f"floor.{name}", f"floor: {what}", spent, "us", note=f"{CHATS_OF_AGE} streams, a chunk a read")
 
 
-def measure(small: bool, chats: tuple[int, ...] = (), *, split: bool = True, whole: bool = True) -> Section:
-    """Measure the row `tokens`, with all settings. `chats`: the numbers of chats, instead of the usual ones. `split`:
+def measure(small: bool, settings: tuple[Setting, ...] = (), *, split: bool = True, whole: bool = True) -> Section:
+    """Measure the row `tokens`, with all settings. `settings`: other ones than the usual. `split`:
     measure web process and worker. `whole`: measure `serve`, too."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, model_server() as models:
         for name in FLOORS:
             progress(f"tokens: floor {name}")
             figures.append(_floor(models, name, small=small))
-        for chats_count in (chats or (CHATS_SMALL if small else CHATS)) if split else ():
-            progress(f"tokens: {chats_count} chats")
-            with running(Path(directory) / f"split{chats_count}", models.url) as server:
-                windows = _windows(server, models, chats_count, small=small)
-            figures += _figures(f"split{chats_count}", f"{chats_count} chats", windows, chats_count)
+        for setting in (settings or (SETTINGS_SMALL if small else SETTINGS)) if split else ():
+            progress(f"tokens: {setting}")
+            with running(Path(directory) / setting.key, models.url) as server:
+                begun, windows = _windows(server, models, setting, small=small)
+            figures += _figures(setting.key, str(setting), windows, setting, begun=begun)
         if whole:
             progress("tokens: serve")
             with running(Path(directory) / "serve", models.url, "serve") as server:
-                windows = _windows(server, models, CHATS_OF_AGE, small=small)
+                _, windows = _windows(server, models, Setting(CHATS_OF_AGE), small=small)
             figures += _figures(
-                f"serve{CHATS_OF_AGE}", f"{CHATS_OF_AGE} chats, serve", windows, CHATS_OF_AGE, has_bars=False
+                f"serve{CHATS_OF_AGE}", f"{CHATS_OF_AGE} chats, serve", windows, Setting(CHATS_OF_AGE), has_bars=False
             )
     progress("")
     return Section(
@@ -287,7 +339,7 @@ def measure(small: bool, chats: tuple[int, ...] = (), *, split: bool = True, who
         title="CPU time of a token from the model's bytes to the reader's, one reader for each chat",
         command="python -m bench.tokens",
         figures=figures,
-        remarks=["A token's age includes the wait for the next append; appends are 30 to 150 ms apart, by the load."],
+        remarks=["A token's age includes the wait for the next append; appends are 30 to 250 ms apart, by the load."],
     )
 
 
@@ -295,9 +347,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         prog="python -m bench.tokens", description="Measure the CPU time of a token on its whole way."
     )
-    parser.add_argument("chats", nargs="*", type=int, help="numbers of chats that stream at once (1 50 200 500)")
+    parser.add_argument(
+        "settings",
+        nargs="*",
+        type=Setting.parse,
+        help="chats that stream at once, as in 200 or 200x10 (tokens a second)",
+    )
     parser.add_argument("--small", action="store_true", help="measure in less time")
     parser.add_argument("--split-only", action="store_true", help="not `threadcast serve`")
     options = parser.parse_args()
-    print(table(measure(options.small, tuple(options.chats), whole=not options.split_only)))
+    print(table(measure(options.small, tuple(options.settings), whole=not options.split_only)))
     sys.exit(0)

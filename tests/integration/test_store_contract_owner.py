@@ -55,6 +55,38 @@ async def test_claim_takes_at_most_its_limit_and_rings_for_the_rest(store: Store
         assert await bell.wait(0.01) is None
 
 
+async def test_a_full_worker_claims_only_chats_that_have_waited_or_whose_owner_died(store: Store) -> None:
+    left, fresh = _chats_of_one_bucket(store, 2)
+    bucket = store.bucket_of(left)
+    await store.post(command(chat_id=left))
+    assert await store.claim(bucket, "w1", 20, 1) == [Claimed(left, "")]
+    await store.post(command(chat_id=fresh))
+
+    async def is_taken_over() -> bool:
+        return await store.claim(bucket, "w2", 20, LEASE_MS, 60_000) == [Claimed(left, "w1")]
+
+    async def has_waited() -> bool:
+        return await store.claim(bucket, "w2", 20, LEASE_MS, 20) == [Claimed(fresh, "")]
+
+    await eventually(is_taken_over)
+    assert await store.claim(bucket, "w2", 20, LEASE_MS, 60_000) == []
+    await eventually(has_waited)
+
+
+async def test_a_full_worker_takes_the_chats_that_have_waited_of_all_principals_in_turn(store: Store) -> None:
+    chats = _chats_of_one_bucket(store, 2 * CLAIM_LOOKED_AT + 10)
+    for chat_id in chats[:-1]:
+        await store.post(command(chat_id=chat_id, owner="greedy"))
+    await store.post(command(chat_id=chats[-1], owner="ann"))
+    assert await store.claim(store.bucket_of(chats[0]), "w1", 5, LEASE_MS, 60_000) == []
+
+    async def has_waited() -> bool:
+        claimed = await store.claim(store.bucket_of(chats[0]), "w1", 5, LEASE_MS, 20)
+        return chats[-1] in {each.chat_id for each in claimed}
+
+    await eventually(has_waited)
+
+
 @pytest.mark.row("SEC-2")
 async def test_claim_takes_the_due_chats_of_all_principals_in_turn(store: Store) -> None:
     chats = _chats_of_one_bucket(store, 2 * CLAIM_LOOKED_AT + 60)

@@ -134,6 +134,9 @@ class _Time:
     def time(self) -> float:
         return WALL_MS / 1000 + self.monotonic()
 
+    def thread_time(self) -> float:
+        return 0.0  # virtual workers take no CPU time
+
     def time_ns(self) -> int:
         return WALL_MS * 1_000_000 + int(self.monotonic() * 1e9)
 

@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import anyio.lowlevel
@@ -17,6 +18,7 @@ from tests.unit.controlled import CountingDemo, GatedTool
 from tests.unit.faulty_store import DEADLINE_SECONDS, FaultyStore
 from tests.unit.readers import Socket, reading
 from threadcast.actor.actor import Actor
+from threadcast.actor.claim_gate import ClaimGate
 from threadcast.actor.end import End
 from threadcast.actor.host import Host, LeaseTimings
 from threadcast.actor.worker_context import WorkerContext
@@ -138,6 +140,10 @@ class Harness:
                 limits=self.limits,
             )
         return self._contexts[worker]
+
+    def use_gate(self, worker: str, gate: ClaimGate) -> None:
+        """Let this gate decide whether the worker takes new chats."""
+        self._contexts[worker] = replace(self.worker_context(worker), gate=gate)
 
     async def post(self, *commands: Command, chat_id: str = CHAT, owner: str = LOCAL.id) -> None:
         for command in commands:

@@ -188,8 +188,8 @@ class FaultyStore(MemoryStore):
     async def load(self, chat_id: str) -> Loaded:
         return await self._through("load", partial(super().load, chat_id))
 
-    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
-        return await self._through("claim", partial(super().claim, bucket, worker, limit, lease_ms))
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
+        return await self._through("claim", partial(super().claim, bucket, worker, limit, lease_ms, waited_ms))
 
     async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
         return await self._through("beat", partial(super().beat, worker, lease_ms, chats))

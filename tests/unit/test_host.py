@@ -8,6 +8,7 @@ import pytest
 from tests.unit.actor_harness import CHAT, FAST, Harness, abort, params, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from tests.unit.host_harness import BELLS_ONLY, BUCKETS, ESSAY, TITLE, swept, writing
+from threadcast.actor.claim_gate import WAIT_SECONDS, ClaimGate
 from threadcast.actor.host import QUARANTINE_MS, LeaseTimings
 from threadcast.chat.entries import Fence
 from threadcast.settings.limits import Limits
@@ -89,6 +90,54 @@ async def test_a_full_host_leaves_the_bell_to_others(harness: Harness) -> None:
             await harness.post(say("hello"), chat_id="other")
             await watcher.at_rest(1, DEADLINE_SECONDS)
         assert (await harness.store.read_log("other"))[0].fence == Fence("w2", "wake")
+
+
+class _FullAtOne(ClaimGate):
+    """The gate of a worker that is full by its load once it has a chat."""
+
+    def look(self, *_: float) -> None:
+        """The load does not change."""
+
+    def takes_new(self, chats_count: int) -> bool:
+        return chats_count < 1
+
+
+async def test_a_host_that_is_full_by_its_load_leaves_new_chats_to_others(harness: Harness) -> None:
+    timings = LeaseTimings(lease_seconds=60.0, beat_seconds=60.0, sweep_seconds=0.01)
+    harness.use_gate("w1", _FullAtOne())
+    async with harness.watching("other") as watcher, harness.hosting("w1", timings):
+        async with harness.watching() as busy:
+            await writing(harness, busy)
+        claims = harness.store.calls["claim"]
+        await harness.post(say("hello"), chat_id="other")
+        await harness.store.called("claim", claims + 3 * BUCKETS)
+        assert await harness.store.read_log("other") == [], "it waits for another worker"
+        async with harness.hosting("w2", BELLS_ONLY):
+            await watcher.at_rest(1, DEADLINE_SECONDS)
+        assert (await harness.store.read_log("other"))[0].fence == Fence("w2", "wake")
+
+
+async def test_a_chat_that_no_other_worker_takes_within_ten_seconds_is_taken_by_a_full_host(harness: Harness) -> None:
+    timings = LeaseTimings(lease_seconds=60.0, beat_seconds=60.0, sweep_seconds=0.01)
+    harness.use_gate("w1", _FullAtOne())
+    async with harness.watching("other") as watcher, harness.hosting("w1", timings):
+        async with harness.watching() as busy:
+            await writing(harness, busy)
+        await harness.post(say("hello"), chat_id="other")
+        harness.store.clock.now_ms += int(1_000 * WAIT_SECONDS) - 1_000
+        claims = harness.store.calls["claim"]
+        await harness.store.called("claim", claims + 3 * BUCKETS)
+        assert await harness.store.read_log("other") == []
+        harness.store.clock.now_ms += 1_000
+        await watcher.at_rest(1, DEADLINE_SECONDS)
+
+
+async def test_a_host_tells_its_load_and_how_far_apart_its_appends_are(harness: Harness) -> None:
+    async with harness.hosting("w1", BELLS_ONLY):
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not harness.metrics.registry.get_sample_value("threadcast_append_pause_seconds"):
+                await anyio.sleep(0.01)
+        assert (harness.metrics.registry.get_sample_value("threadcast_worker_load") or 0) >= 0
 
 
 # the ownership ends and begins again

@@ -16,9 +16,11 @@ import structlog
 from anyio.abc import TaskGroup
 
 from threadcast.actor.actor import Actor
+from threadcast.actor.claim_gate import LOOK_SECONDS, WAIT_SECONDS
 from threadcast.actor.end import End
 from threadcast.actor.run_slots import Rank
 from threadcast.actor.worker_context import WorkerContext
+from threadcast.base.append_pace import PACE
 from threadcast.base.boundary import pass_on
 from threadcast.store.ports import Beat, Claimed, Lost, WaitingRun
 from threadcast_protocol.wire.errors import Failed, Unavailable
@@ -101,6 +103,7 @@ class Host:
             tasks.start_soon(self._listen_for_inbox_signals, tasks)
             tasks.start_soon(self._beat_forever, tasks)
             tasks.start_soon(self._fence_self)
+            tasks.start_soon(self._look_at_load)
 
     async def drain(self) -> int:
         """Release every chat at its next safe point. Returns the number of chats that were still owned after
@@ -116,12 +119,28 @@ class Host:
             actor.lose()
         return len(self._actors)
 
-    def _has_room(self) -> bool:
+    def _is_open(self) -> bool:
         return not self._is_draining and len(self._actors) < self._context.limits.worker_max_chats
+
+    def _has_room(self) -> bool:
+        """Return whether the worker takes chats that have just become due."""
+        gate, count = self._context.gate, len(self._actors)
+        return self._is_open() and gate.takes_new(count) and gate.room(count) > 0
+
+    async def _look_at_load(self) -> None:
+        """Tell the gate and the metrics how busy the process is. The lateness of this task is the loop's lag."""
+        gate, metrics = self._context.gate, self._context.metrics
+        while True:
+            due_at = time.monotonic() + LOOK_SECONDS
+            await anyio.sleep(LOOK_SECONDS)
+            now = time.monotonic()
+            metrics.append_pause_seconds.set(PACE.seconds(len(self._actors)))
+            gate.look(now, time.thread_time(), len(self._actors), now - due_at, PACE.store_delay_seconds)
+            metrics.worker_load.set(gate.load)
 
     async def _sweep_forever(self, tasks: TaskGroup) -> None:
         while True:
-            if self._has_room():
+            if self._is_open():
                 self._context.slots.look()
                 for bucket in range(self._context.store.buckets):  # in one tick, so in one pipeline
                     if bucket not in self._sweeping:
@@ -132,7 +151,7 @@ class Host:
         """Claim chats of one bucket. Other buckets neither wait for this bucket nor are affected by its errors."""
         self._sweeping.add(bucket)
         try:
-            await self._claim(bucket, tasks)
+            await self._claim(bucket, tasks, self._context.store.buckets)
         except Failed as trouble:
             self._note("claim", trouble)
             await anyio.sleep(STORE_PAUSE_SECONDS)
@@ -177,12 +196,17 @@ class Host:
                 self._note("mail", trouble)
                 await anyio.sleep(STORE_PAUSE_SECONDS)
 
-    async def _claim(self, bucket: int, tasks: TaskGroup) -> None:
-        room = min(CLAIM_MAX, self._context.limits.worker_max_chats - len(self._actors))
+    async def _claim(self, bucket: int, tasks: TaskGroup, claims_count: int = 1) -> None:
+        """Claim chats of a bucket. `claims_count` claims share the room that the worker's load leaves, but each may
+        take a chat. A worker that is full by its load takes only chats that other workers have left."""
+        gate, count = self._context.gate, len(self._actors)
+        room = min(CLAIM_MAX, self._context.limits.worker_max_chats - count)
         if room <= 0:
             return
+        room = max(1, min(room, gate.room(count) // claims_count))
+        waited_ms = 0 if gate.takes_new(count) else int(1_000 * WAIT_SECONDS)
         asked_at = time.monotonic()
-        claimed = await self._context.store.claim(bucket, self._context.worker, room, self._timings.lease_ms)
+        claimed = await self._context.store.claim(bucket, self._context.worker, room, self._timings.lease_ms, waited_ms)
         for chat in claimed:
             self._kept_at[chat.chat_id] = asked_at
             if chat.waiting is None or self._has_slot(chat.chat_id, chat.waiting):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from threadcast.actor.append_group import AppendGroup
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
+from threadcast.actor.claim_gate import ClaimGate
 from threadcast.actor.run_slots import RunSlots
 from threadcast.actor.traces import Traces
 from threadcast.agent_loop.ports import Authorizations, ModelTable
@@ -99,3 +100,4 @@ class WorkerContext:
     processes: ProcessPool = field(default_factory=ProcessPool)
     append_group: AppendGroup = field(default_factory=AppendGroup)
     slots: RunSlots = field(default_factory=RunSlots)
+    gate: ClaimGate = field(default_factory=ClaimGate)

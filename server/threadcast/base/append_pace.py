@@ -17,8 +17,12 @@ PACE_SECONDS = 0.030
 """The pause while the process is not busy: changes within this time look simultaneous."""
 
 PACE_MAX_SECONDS = 0.150
-"""The maximum pause: seven updates a second still look like writing. A token then reaches its reader after half the
-pause plus the time of transport."""
+"""The maximum pause of a busy process: seven updates a second still look like writing. A token then reaches its reader
+after half the pause plus the time of transport."""
+
+PACE_FULL_MAX_SECONDS = 0.250
+"""The maximum pause of a process that has no time left at 150 ms: four updates a second, and tokens that are some 150
+ms old. Without it, 1,500 chats made tokens wait for the loop, and they were 675 ms old."""
 
 ANSWERS_PER_SECOND = 1_333
 """The most appends of deltas per second and process that a pause is worth: with 40 answers or fewer it stays at 30 ms,
@@ -32,11 +36,20 @@ BUSY_SHARE = 0.6
 """The share of a core that the event loop may take before the pause grows. Above it, a burst makes readers wait longer
 than a longer pause does."""
 
+FULL_SHARE = 0.85
+"""The share of a core above which the pause grows beyond `PACE_MAX_SECONDS`."""
+
 STORE_DELAY_SECONDS = 0.025
 """The time of an exchange with the store above which the pause grows, too: the store of all processes is busy then."""
 
+FULL_STORE_DELAY_SECONDS = 0.100
+"""The time of an exchange with the store above which the pause grows beyond `PACE_MAX_SECONDS`."""
+
 LOOK_SECONDS = 0.25
 """Seconds between two looks at the load."""
+
+LOAD_MAX = 2.0
+"""The most that a load counts in one look, in shares of its target, so that one slow exchange does not count much."""
 
 GAIN = 0.4
 """How much of a deviation one look corrects. The load falls at most in proportion to the pause, so any gain below 2
@@ -45,7 +58,8 @@ settles; this one settles within some two seconds and without overshoot."""
 
 class AppendPace:
     """The pause of a process. It grows while the event loop or the store is busier than its target, and shrinks while
-    both are below.
+    both are below. The targets of a pause above `PACE_MAX_SECONDS` are higher, so between the two targets the pause
+    stays there.
 
     `now` and `cpu` return seconds: of a clock, and of CPU time of the thread that runs the event loop.
     """
@@ -56,6 +70,8 @@ class AppendPace:
         self._seconds = PACE_SECONDS
         self._looked_at, self._cpu_seconds = now(), cpu()
         self._delays_seconds, self._delays_count = 0.0, 0
+        self.store_delay_seconds = 0.0
+        """The mean time of an exchange with the store at the last look; 0 without an exchange."""
 
     def seconds(self, answers_count: int) -> float:
         """Return the present pause for a process that streams this number of answers."""
@@ -72,12 +88,16 @@ class AppendPace:
     def _look(self, now: float) -> None:
         cpu_seconds = self._cpu()
         busy = max(0.0, cpu_seconds - self._cpu_seconds) / (now - self._looked_at)
-        delay = self._delays_seconds / max(1, self._delays_count)
+        self.store_delay_seconds = self._delays_seconds / max(1, self._delays_count)
         self._looked_at, self._cpu_seconds = now, cpu_seconds
         self._delays_seconds, self._delays_count = 0.0, 0
-        load = max(busy / BUSY_SHARE, delay / STORE_DELAY_SECONDS)
-        wanted = self._seconds * (1 + GAIN * (min(load, 2.0) - 1))
-        self._seconds = min(PACE_MAX_SECONDS, max(PACE_SECONDS, wanted))
+        busy_pace = self._wanted(max(busy / BUSY_SHARE, self.store_delay_seconds / STORE_DELAY_SECONDS))
+        full_pace = self._wanted(max(busy / FULL_SHARE, self.store_delay_seconds / FULL_STORE_DELAY_SECONDS))
+        self._seconds = max(PACE_SECONDS, min(PACE_MAX_SECONDS, busy_pace), min(PACE_FULL_MAX_SECONDS, full_pace))
+
+    def _wanted(self, load: float) -> float:
+        """Return the pause after a look at a load in shares of its target."""
+        return self._seconds * (1 + GAIN * (min(load, LOAD_MAX) - 1))
 
 
 PACE = AppendPace()

@@ -188,6 +188,8 @@ class Metrics:
 
         # Actors.
         self.chats_active = gauge("chats_active", "Chats that this worker holds")
+        self.worker_load = gauge("worker_load", "Load of this worker; from 1 on it leaves new chats to other workers")
+        self.append_pause_seconds = gauge("append_pause_seconds", "Present pause between two appends of a chat")
         self.runs_waiting = gauge("runs_waiting", "Open runs that wait, by what they wait for", "reason")
         self.inbox_wait_seconds = histogram(
             "inbox_wait_seconds", "Seconds that a command waited in an inbox until its worker read it", _WAIT_SECONDS

@@ -12,8 +12,8 @@ __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 class Limits(Section, frozen=True):
     worker_max_chats: Count = 2_000
-    """Maximum chats with an open run in one worker. Lower it on small machines; other workers take the remaining
-    chats."""
+    """Maximum chats with an open run in one worker, also if it has time for more. A worker without time leaves further
+    chats to others before (`threadcast_worker_load`). Lower it on machines with little memory."""
 
     runs_per_principal: Annotated[int, Meta(ge=1, le=100_000)] = 64
     """Maximum runs of one caller that one worker works on at once; further runs wait, and their chats say so. Runs that

@@ -208,10 +208,11 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
 
     # ownership
 
-    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         _, _, now = await self._arrive()
         here = self._buckets[bucket]
-        due = in_turn([each for each, score in here.due.items() if score <= now], here.due, self._chats, limit)
+        due = [each for each, score in here.due.items() if score <= now - (0 if each in here.own else waited_ms)]
+        due = in_turn(due, here.due, self._chats, limit)
         claimed = [Claimed(each, here.own.get(each, ""), self._chats.get(each, Chat()).waiting) for each in due]
         for each in claimed:
             here.due[each.chat_id] = now + lease_ms

@@ -86,9 +86,10 @@ class DueBell(Protocol):
 class Claims(Protocol):
     """Tells workers which chats need one, and gives each chat to one worker."""
 
-    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         """Take up to `limit` due chats of a bucket. If more are due, the principals get one chat each in turn, so that
-        thousands of chats of one principal do not delay the others."""
+        thousands of chats of one principal do not delay the others. With `waited_ms`, take only chats that have been
+        due for so long, and chats that another worker held without releasing them."""
 
     async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
         """Take this chat before its time, because its waiting run may go on. Returns False if the chat has an owner or

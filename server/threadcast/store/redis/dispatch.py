@@ -52,9 +52,9 @@ class RedisDispatch(RedisPart):
 
     _redis: Redis | Cluster
 
-    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int) -> list[Claimed]:
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         keys = (self._keys.due(bucket), self._keys.own(bucket), self._keys.bell(bucket))
-        found = await self._redis.call("claim", keys, worker, limit, lease_ms, CLAIM_LOOKED_AT)
+        found = await self._redis.call("claim", keys, worker, limit, lease_ms, CLAIM_LOOKED_AT, waited_ms)
         return [
             Claimed(chat_id.decode(), previous.decode(), WaitingRun(owner.decode(), rank.decode()) if rank else None)
             for chat_id, previous, owner, rank in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)

@@ -2,22 +2,30 @@
 -- claim: take chats of a bucket that are due, by moving their score one lease into the future. This only avoids double
 -- work; the fence makes sure that one worker writes.
 -- KEYS due own bell
--- ARGV worker limit lease_ms looked_at
+-- ARGV worker limit lease_ms looked_at waited_ms
+-- With waited_ms, a worker that is full by its load takes only chats that have been due for so long, and those of dead
+-- workers.
 -- Repeat: claims other chats or none; the chats of a lost reply are due again after one lease. Returns {chat, previous
 -- owner or '', principal, rank, ...}. The last two are '' unless the chat's run waits for a slot and no command waits.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local limit, looked_at = tonumber(ARGV[2]), tonumber(ARGV[4])
+local limit, looked_at, waited = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5] or 0)
 local chats = string.sub(KEYS[1], 1, -4) .. 'chat:'  -- all keys of a bucket's chats are in the slot of its `due`
 
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, looked_at)
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - waited, 'LIMIT', 0, looked_at)
+local has_more = #due == looked_at
+if waited > 0 then
+  for _, chat in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. now - waited, now, 'LIMIT', 0, looked_at)) do
+    if redis.call('HEXISTS', KEYS[2], chat) == 1 then due[#due + 1] = chat end
+  end
+end
 if #due > limit then
   -- More are due than this worker takes, so each principal gets one chat in turn. The newest chats are looked at, too:
   -- somebody who comes behind thousands of chats of another principal is among them.
   local seen = {}
   for _, chat in ipairs(due) do seen[chat] = true end
-  if #due == looked_at then
-    for _, chat in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[1], now, '-inf', 'LIMIT', 0, looked_at)) do
+  if has_more then
+    for _, chat in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[1], now - waited, '-inf', 'LIMIT', 0, looked_at)) do
       if not seen[chat] then due[#due + 1] = chat end
     end
   end

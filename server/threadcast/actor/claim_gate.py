@@ -1,0 +1,90 @@
+"""Decides whether a worker claims further chats, by its load. Works without clock, network and tasks of its own.
+
+A worker whose event loop has no time left makes every chat wait, so it leaves further chats to other workers. A chat
+that no other worker has claimed for `WAIT_SECONDS` is claimed all the same, up to `limits.worker_max_chats`, since a
+slow answer is better than none. Chats whose owner died, and the first `CHATS_LEAST` chats, never wait.
+"""
+
+import math
+
+__all__ = ["CHATS_LEAST", "LOOK_SECONDS", "WAIT_SECONDS", "ClaimGate"]
+
+LOOK_SECONDS = 0.25
+"""Seconds between two looks at the load."""
+
+BUSY_SHARE = 0.95
+"""The share of a core at which the event loop counts as full. The pause between appends keeps the loop at 60 % and then
+at 85 % for as long as a longer pause helps (`base/append_pace.py`), so a loop above that cannot be helped by pauses."""
+
+LAG_SECONDS = 0.1
+"""The lag of the event loop's timers at which it counts as full, also if other programs take its CPU time. Tokens are
+then up to 250 ms old: half of the longest pause between appends, and this lag on the way in."""
+
+STORE_DELAY_SECONDS = 0.5
+"""The mean time of an exchange with the store at which no further chats are claimed: a quarter of the time after which
+commands count as failed. A store that is merely far away answers sooner."""
+
+SMOOTH_SECONDS = 1.0
+"""The time over which loads are averaged, so that neither a burst of new chats nor one slow callback counts."""
+
+LOAD_MAX = 2.0
+"""The most that one look counts. A loop that was blocked for long is open again three seconds later."""
+
+OPEN_LOAD = 0.92
+"""The gate closes at a load of 1 and opens again below this load. It lies above the load of a loop that the pause
+between appends keeps at 85 % of a core, 0.89."""
+
+CHATS_LEAST = 40
+"""The number of chats that a worker holds in any case. So few do not make a worker busy by appends
+(`base/append_pace.py`); if their tools do, their number is not the reason."""
+
+WAIT_SECONDS = 10.0
+"""Seconds that a chat waits for another worker while this worker is full. A worker with room takes it within
+milliseconds, and an orchestrator needs some seconds to start another worker. Web processes report chats that wait for
+more than 5 s (`http/readiness.py`)."""
+
+STEP_COUNT, STEP_SHARE = 64, 1 / 16
+"""The number of chats grows by at most this count and this share of the chats from one look to the next. 256 chats a
+second are about as many as one core can begin."""
+
+CAREFUL_LOAD = 0.6
+"""The load from which the steps become smaller, down to `STEP_LEAST_SHARE` of a whole step at a load of 1, because a
+chat that was claimed causes its load some seconds later."""
+
+STEP_LEAST_SHARE = 0.1
+
+
+class ClaimGate:
+    """The gate of one worker. `look` is called every `LOOK_SECONDS`; a gate without looks is open."""
+
+    def __init__(self) -> None:
+        self.load = 0.0
+        """The smoothed load of this worker; 1 is the load from which it claims no further chats."""
+        self.is_full = False
+        """Whether chats are left to other workers."""
+        self._looked_at = -math.inf
+        self._cpu_seconds = 0.0
+        self._chats_count = 0
+
+    def look(
+        self, now: float, cpu_seconds: float, chats_count: int, lag_seconds: float, store_delay_seconds: float
+    ) -> None:
+        """Note the present state: the clock, the CPU time of the event loop's thread so far, the number of owned chats,
+        how late the loop ran a timer just now, and the mean time of an exchange with the store since the last look."""
+        elapsed_seconds = now - self._looked_at
+        busy = max(0.0, cpu_seconds - self._cpu_seconds) / elapsed_seconds if 0 < elapsed_seconds < math.inf else 0.0
+        self._looked_at, self._cpu_seconds, self._chats_count = now, cpu_seconds, chats_count
+        loads = (busy / BUSY_SHARE, lag_seconds / LAG_SECONDS, store_delay_seconds / STORE_DELAY_SECONDS)
+        share = -math.expm1(-min(elapsed_seconds, 60.0) / SMOOTH_SECONDS)
+        self.load += share * (min(LOAD_MAX, max(loads)) - self.load)
+        self.is_full = self.load >= (OPEN_LOAD if self.is_full else 1.0)
+
+    def room(self, chats_count: int) -> int:
+        """Return how many chats a worker that has `chats_count` of them may claim before the next look."""
+        over = (self.load - CAREFUL_LOAD) / (1 - CAREFUL_LOAD)
+        step = (STEP_COUNT + STEP_SHARE * self._chats_count) * max(STEP_LEAST_SHARE, min(1.0, 1 - over))
+        return max(0, int(step) - max(0, chats_count - self._chats_count))
+
+    def takes_new(self, chats_count: int) -> bool:
+        """Return whether the worker may claim chats that have just become due."""
+        return not self.is_full or chats_count < CHATS_LEAST
