@@ -1,7 +1,7 @@
 """Time limits of tests: a test allows the promised time, or three times as much or more on a busy machine.
 
-A promise in seconds is the product's; the seconds in which it waits for a processor are the machine's. A test asks for
-the limit at the moment it judges, so that on an idle machine the limit is the promise itself.
+The product is responsible for the promised seconds; the machine is responsible for the time that processes wait for a
+processor. A test computes the limit when it compares, so that on an idle machine the limit is the promise itself.
 """
 
 import os
@@ -10,23 +10,25 @@ from pathlib import Path
 __all__ = ["bar_seconds", "is_busy"]
 
 BUSY_PERCENT = 40.0
-"""Of the last ten seconds in which somebody who could have run had to wait: a test of several processes alone on two
-processors stays below."""
+"""Seconds of the last ten in which some runnable process had to wait for a processor; a test of several processes that
+runs alone on two processors stays below."""
 
 BUSY_FACTOR = 3.0
-"""Six test files side by side on two processors, each with several processes of its own that mostly wait."""
+"""Measured with six test files side by side on two processors, each with several processes of its own that mostly
+wait."""
 
 
 def bar_seconds(promised_seconds: float) -> float:
-    """For what was measured just now. Where the programs of the last minute had less than a third of a processor each,
-    all of them took longer in the same measure."""
+    """Return the limit for what was measured just now. If the programs of the last minute each had less than a third of
+    a processor, everything took longer by the same factor."""
     if not is_busy():
         return promised_seconds
     return promised_seconds * max(BUSY_FACTOR, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def is_busy() -> bool:
-    """By the kernel's pressure figures; where there are none, by who runs beside this test."""
+    """Judge by the kernel's pressure figures; where there are none, by the other processes that run beside this
+    test."""
     try:
         some = Path("/proc/pressure/cpu").read_text().split()
     except OSError:

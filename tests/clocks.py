@@ -1,11 +1,11 @@
-"""Finds Python code that takes zero, or another constant, for a moment of a monotonic clock.
+"""Finds Python code that uses zero, or another constant, as a moment of a monotonic clock.
 
 A monotonic clock counts from the machine's boot, so "an hour before now" can be negative, and a "last time" that starts
 at 0 is in the recent past on a machine that has just started. "Never" is `None` or `-math.inf`.
 
-The search follows values inside one file. A moment is what a clock returns, a moment plus a duration, the earlier or
-later of two moments, and every variable or attribute that is given one somewhere in the file. A name that ends in
-`_at`, `_since` or `_until` is taken for a moment wherever it is given a float.
+The search follows values inside one file. A moment is the result of a clock, a moment plus a duration, the earlier or
+later of two moments, and every variable or attribute that is assigned a moment somewhere in the file. A name that ends
+in `_at`, `_since` or `_until` counts as a moment wherever a float is assigned to it.
 """
 
 import ast
@@ -23,7 +23,7 @@ Name = tuple[ast.AST | None, str]
 """The function or module that a variable belongs to; None for an attribute, which the whole file shares."""
 
 Given = tuple[ast.AST, ast.expr]
-"""A variable, attribute, parameter or keyword, and a value that it is given."""
+"""A variable, attribute, parameter or keyword, and the value that is assigned to it."""
 
 
 def constant_moments(source: str) -> list[str]:
@@ -66,7 +66,8 @@ class _File:
         return (self._owners[node], node.id) if isinstance(node, ast.Name) else None
 
     def _is_clock(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.Attribute) and node.attr == "time":  # a loop's; `time.time` is the wall's
+        # the clock of an event loop; `time.time` is wall-clock time
+        if isinstance(node, ast.Attribute) and node.attr == "time":
             return not (isinstance(node.value, ast.Name) and node.value.id == "time")
         name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
         return name in self._clocks
@@ -86,14 +87,15 @@ class _File:
         return self._name(node) in self._moments
 
     def _beside_moments(self) -> Iterator[ast.expr]:
-        """The expressions that are compared with a moment, or subtracted from a moment and are no duration."""
+        """Return the expressions that are compared with a moment, or subtracted from a moment without being a
+        duration."""
         for node in ast.walk(self._tree):
             sides = _sides(node)
             if any(map(self._is_moment, sides)):
                 yield from (side for side in sides if not _is_duration(side))
 
     def wrong(self) -> Iterator[tuple[int, str]]:
-        """The line and the text of each place."""
+        """Return the line and the text of each such expression."""
         for target, value in self._given:
             numbers = _numbers(value)
             is_named = any(isinstance(number, float) for number in numbers) and MOMENT.search(_last_word(target))
@@ -139,7 +141,7 @@ def _branches(node: ast.IfExp | ast.BoolOp) -> list[ast.expr]:
 
 
 def _numbers(node: ast.expr) -> list[float]:
-    """The finite constants that an expression may be."""
+    """Return the finite constants that an expression may have as its value."""
     match node:
         case ast.Constant(value=int() | float() as number) if not isinstance(number, bool) and math.isfinite(number):
             return [number]
@@ -153,13 +155,14 @@ def _numbers(node: ast.expr) -> list[float]:
 
 
 def _is_duration(node: ast.expr) -> bool:
-    """A number of seconds, as far as its name says; else what is subtracted may be an earlier moment."""
+    """Return whether an expression is a number of seconds, judged by its name; if it is not, a subtrahend may be an
+    earlier moment."""
     word = _last_word(node)
     return bool(_numbers(node)) or word.isupper() or word.endswith("seconds")
 
 
 def _sides(node: ast.AST) -> list[ast.expr]:
-    """Of an ordering comparison or a difference; of anything else none."""
+    """Return both sides of an ordering comparison or of a difference; nothing for other expressions."""
     match node:
         case ast.Compare(left=left, ops=[ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE(), *_], comparators=others):
             return [left, *others]
@@ -169,7 +172,7 @@ def _sides(node: ast.AST) -> list[ast.expr]:
 
 
 def _is_constant(node: ast.AST, side: ast.expr) -> bool:
-    """A constant to compare with, or what a dictionary says of a key that it does not have."""
+    """Return whether an expression is a constant to compare with, or a dictionary's default for a missing key."""
     if isinstance(node, ast.Compare) and (_numbers(side) or (isinstance(side, ast.Name) and side.id.isupper())):
         return True
     return any(isinstance(part, ast.Call) and _numbers(part) for part in ast.walk(side))

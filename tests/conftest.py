@@ -1,8 +1,8 @@
 """Settings of all tests: their event loop, longer deadlines on a busy machine, and the order of files.
 
-Where files run side by side (`pytest -n 4 --dist loadfile`) the longest begin first, so that no process is left alone
-with one at the end. Files of different folders are then mixed, so that those which need a processor (`browser`) run
-beside those which mostly wait (`faults`, `deploys`). In one process the order is pytest's own.
+If files run side by side (`pytest -n 4 --dist loadfile`), the longest begin first, so that no process runs one of them
+alone at the end. Files of different folders are then mixed, so that files that need a processor (`browser`) run beside
+files that mostly wait (`faults`, `deploys`). In one process the order is pytest's own.
 """
 
 import time
@@ -21,7 +21,7 @@ SCREENS = Path(__file__).parents[1] / "build" / "screens"
 BEGAN = pytest.StashKey[float]()
 
 SLOW_SECONDS = 10.0
-"""Of a test that is marked `slow` without a number."""
+"""The usual seconds of a test that is marked `slow` without a number."""
 
 TEST_SECONDS = {
     "browser": 3.0,
@@ -43,14 +43,14 @@ def anyio_backend() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """xdist would begin with the files of most tests, which are the quick ones."""
+    """xdist would begin with the files that have the most tests, which are the quick ones."""
     config.stash[BEGAN] = time.time()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Where there is something to look at."""
+    """Report the pictures if there are any."""
     new = [path for path in SCREENS.glob("*.png") if path.stat().st_mtime >= config.stash[BEGAN]]
     if new:
         terminalreporter.write_line(f"{len(new)} pictures of the page are in {SCREENS}")
@@ -65,7 +65,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         file = item.nodeid.partition("::")[0]
         seconds[file] += TEST_SECONDS.get(file.split("/")[1], 1.0)
         for mark in item.iter_markers("slow"):
-            if id(mark) not in counted:  # one mark may stand at a file, or at a test with many parameters
+            if id(mark) not in counted:  # a mark may be on a file, or on a test with many parameters
                 counted.add(id(mark))
                 seconds[file] += mark.args[0] if mark.args else SLOW_SECONDS
     items.sort(key=lambda item: -seconds[item.nodeid.partition("::")[0]])

@@ -1,8 +1,8 @@
 """Ports that stay free until a server listens on them, for servers that cannot listen on port 0.
 
-They lie below the range from which the kernel gives ports to connections and to who asks for any, so none of the many
-other processes of a test run takes one by chance, also not between a server's death and its return. Drawn at random,
-so that test files side by side do not meet. Servers that can listen on port 0 must do so.
+They are below the range from which the kernel assigns ports, so none of the many other processes of a test run gets one
+by chance, not even between a server's death and its restart. They are drawn at random, so that test files side by side
+do not collide. Servers that can listen on port 0 must do so.
 """
 
 import random
@@ -13,7 +13,7 @@ __all__ = ["free_port", "free_ports"]
 
 FIRST_PORT = 10_000
 USUAL_END = 32_768
-"""Where the kernel's own range begins on Linux; elsewhere it begins later."""
+"""The beginning of the kernel's own range on Linux; elsewhere it is higher."""
 
 TRIES = 1_000
 _random = random.SystemRandom()
@@ -25,7 +25,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones. Raises LookupError when none is to be found."""
+    """Return this many different ports. Raises LookupError when no free port is found."""
     found: list[int] = []
     for port in _random.sample(range(FIRST_PORT, _end()), TRIES):
         if len(found) == count:
@@ -40,7 +40,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _end() -> int:
-    """The first port that the kernel gives away by itself; the usual one where that leaves no room below."""
+    """Return the first port that the kernel assigns by itself; the usual one if that leaves no room below."""
     try:
         begins = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:

@@ -15,15 +15,16 @@ from pathlib import Path
 __all__ = ["START_SECONDS", "command_on_young_clock", "why_not"]
 
 START_SECONDS = 1
-"""What the clock shows when the command begins."""
+"""The time that the clock shows when the command begins."""
 
 CLOCKS = {"monotonic": "CLOCK_MONOTONIC", "boottime": "CLOCK_BOOTTIME"}
 """The clocks that a namespace can shift, by the names of `unshare` and of the module `time`."""
 
 
 def command_on_young_clock(command: list[str]) -> list[str]:
-    """Returns the command with what goes before it. Raises OSError where the system knows no time namespaces."""
-    offsets = Path("/proc/self/timens_offsets").read_text().splitlines()  # to the machine's clocks, in seconds
+    """Return the command with the prefix that shifts its clock. Raises OSError if the system has no time namespaces."""
+    # the offsets to the machine's clocks, in seconds
+    offsets = Path("/proc/self/timens_offsets").read_text().splitlines()
     shifted = {name: int(seconds) for name, seconds, _ in map(str.split, offsets)}
     unshare = ["unshare", "--time"] if os.geteuid() == 0 else ["unshare", "--user", "--map-current-user", "--time"]
     for name, clock in CLOCKS.items():
@@ -33,7 +34,7 @@ def command_on_young_clock(command: list[str]) -> list[str]:
 
 
 def why_not() -> str:
-    """Returns why this machine cannot do it, or an empty string when it can."""
+    """Return why this machine cannot shift clocks, or an empty string when it can."""
     try:
         subprocess.run(command_on_young_clock(["true"]), check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as failed:

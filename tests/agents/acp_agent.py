@@ -1,5 +1,5 @@
-"""A coding agent that speaks ACP, as a program: `python acp_agent.py DIRECTORY`. Its last prompt's words say what it
-does. Effects are lines of files in DIRECTORY."""
+"""A coding agent that speaks ACP, as a program: `python acp_agent.py DIRECTORY`. The last words of its prompt choose
+what it does. Effects are lines of files in DIRECTORY."""
 
 import asyncio
 import json
@@ -183,7 +183,7 @@ class Coder:
         await self.say(session, f"run: {await self.ask(session, 'x1', 'Run make', kind='execute')}")
 
     async def unknown(self, session: str, words: str) -> None:
-        """Finish a call that never began, and ask with one that no update has told."""
+        """Finish a call that never began, and ask for permission with a call that no update has named."""
         await self.done(session, "never", "nothing")
         await self.say(session, f"asked: {await self.ask(session, 'new', 'Run it', kind='execute')}")
 
@@ -233,7 +233,8 @@ class Coder:
         await self.say(session, "Done.")
 
     async def copies(self, session: str, words: str) -> None:
-        """Read a file of the client and write it back; the last word is how many characters it adds."""
+        """Read a file of the client and write it back; the last word is the number of characters that the agent
+        adds."""
         path = f"{self.cwd[session]}/a.txt"
         try:
             read = await self.client.read_text_file(session_id=session, path=path)
@@ -280,5 +281,5 @@ class Coder:
 
 
 if __name__ == "__main__":
-    agent: Any = Coder()  # Any: it has those methods of acp.Agent that are needed
+    agent: Any = Coder()  # Any: the object has the methods of acp.Agent that are needed
     asyncio.run(acp.run_agent(agent, use_unstable_protocol=True))  # `session/resume` is new

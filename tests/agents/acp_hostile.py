@@ -1,5 +1,5 @@
-"""A coding agent that breaks the rules of ACP on purpose: `python acp_hostile.py DIRECTORY`. Words of the prompt choose
-how. Lines are written as they are, past the connection of the package `acp`."""
+"""A coding agent that breaks the rules of ACP on purpose: `python acp_hostile.py DIRECTORY`. The words of the prompt
+choose the violation. Lines are written as they are, past the connection of the package `acp`."""
 
 import asyncio
 import json
@@ -33,14 +33,14 @@ class Hostile(Coder):
             os.write(1, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
     async def swap(self, session: str, words: str) -> None:
-        """Begin to read, and ask for permission to delete under the same id."""
+        """Begin to read a file, and ask for permission to delete it under the id of the read."""
         look: dict[str, Any] = {"kind": "read", "status": "in_progress", "raw_input": {"command": "ls"}}
         await self.update(session, acp.start_tool_call("c1", "Look", **look))
         chosen = await self.ask(session, "c1", "Clean", kind="delete", raw_input={"command": "rm"})
         await self.say(session, f"swapped: {chosen}")
 
     async def answered(self, session: str, words: str) -> None:
-        """Ask for permission for a call whose result is told."""
+        """Ask for permission for a call whose result was already sent."""
         look: dict[str, Any] = {"kind": "read", "status": "completed", "raw_input": {"command": "ls"}}
         await self.update(session, acp.start_tool_call("c1", "Look", **look))
         chosen = await self.ask(session, "c1", "Look", kind="read", raw_input={"command": "ls"})
@@ -65,5 +65,5 @@ class Hostile(Coder):
 
 if __name__ == "__main__":
     note("started", str(os.getpid()))
-    agent: Any = Hostile()  # Any: it has those methods of acp.Agent that are needed
+    agent: Any = Hostile()  # Any: the object has the methods of acp.Agent that are needed
     asyncio.run(acp.run_agent(agent))

@@ -168,7 +168,7 @@ team.add_edge(START, "member")
 team.add_edge("member", "doubt")
 
 
-# calls that no model has shown, that a node changes, and whose ids a model uses again
+# calls that no model has shown, that a node changes, or whose ids a model uses again
 
 
 def unseen(state: MessagesState) -> dict[str, Any]:
@@ -202,7 +202,7 @@ async def call_again(state: MessagesState) -> dict[str, Any]:
     return {"messages": [AIMessage("", tool_calls=[call])]}
 
 
-# what people may decide
+# which decisions people may make
 
 
 @tool
@@ -238,7 +238,7 @@ def asks_once(state: MessagesState) -> dict[str, Any]:
     return {"messages": [AIMessage(effect(f"once {said}"))]}
 
 
-# what a graph remembers
+# the memory of a graph
 
 
 async def remember(state: MessagesState, runtime: Runtime[Any]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class LocalModel(BaseChatModel):
 
 
 def results(messages: Sequence[BaseMessage]) -> list[str]:
-    """Return the results of the tools since the last message of a person."""
+    """Return the results of the tools since the last message of the user."""
     found: list[str] = []
     for message in messages:
         if isinstance(message, HumanMessage):

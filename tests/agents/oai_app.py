@@ -46,7 +46,7 @@ def effect(text: str) -> str:
 
 
 def asked(given: Any) -> str:
-    """Return the last text of a person."""
+    """Return the last text of the user."""
     content = next(item for item in reversed(given) if item.get("role") == "user")["content"]
     return content if isinstance(content, str) else " ".join(part.get("text", "[image]") for part in content)
 
@@ -210,7 +210,7 @@ triage = Agent(
 serve(triage)
 
 
-# guardrails, structured output, and turns without an end
+# guardrails, structured output, and turns that never end
 
 
 @output_guardrail(name="short answers")

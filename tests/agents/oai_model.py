@@ -44,7 +44,7 @@ def call(name: str, call_id: str, **arguments: object) -> ResponseFunctionToolCa
 
 
 def outputs(given: Any) -> list[str]:
-    """Return the outputs of the calls since the last message of a person."""
+    """Return the outputs of the calls since the last message of the user."""
     found: list[str] = []
     for item in given:
         if item.get("role") == "user":

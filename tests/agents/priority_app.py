@@ -1,4 +1,4 @@
-"""Three agents of different frameworks that speak for a while and repeat what they were asked."""
+"""Three agents of different frameworks that write for a while and repeat the message that they received."""
 
 from typing import Any
 

@@ -16,13 +16,13 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
 Item = str | DeltaThinkingPart | tuple[str, dict[str, Any]]
-"""What a response consists of: text, a thought, and calls as (name, arguments)."""
+"""The parts of a response: text, a thought, and calls as (name, arguments)."""
 
 
 def local_model(
     write: Callable[[list[ModelMessage], AgentInfo], Sequence[Item]], *, word_seconds: float = 0.0
 ) -> FunctionModel:
-    """Return a model whose responses `write` returns."""
+    """Return a model that answers with the responses that `write` returns."""
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
         for number, item in enumerate(write(messages, info)):
@@ -45,7 +45,7 @@ def thought(text: str) -> DeltaThinkingPart:
 
 
 def asked(messages: list[ModelMessage]) -> str:
-    """Return the last text of a person."""
+    """Return the last text of the user."""
     prompts = [
         part
         for message in messages
@@ -58,7 +58,7 @@ def asked(messages: list[ModelMessage]) -> str:
 
 
 def results(messages: list[ModelMessage], *, of_run: bool = True) -> list[str]:
-    """Return what the model reads as the results of its calls, since the last prompt of a person."""
+    """Return what the model reads as the results of its calls since the last prompt of the user."""
     found: list[str] = []
     for message in messages:
         for part in message.parts if not isinstance(message, ModelResponse) else ():

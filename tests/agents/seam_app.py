@@ -1,5 +1,5 @@
-"""An integration of a framework that does not exist: it uses every operation of the seam, from tasks of its own. Its
-effects are lines of the file `effects`, which outlives the process."""
+"""An integration of a made-up framework: it uses every operation of the seam, from its own tasks. Its effects are lines
+of the file `effects`, which outlives the process."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ def effect(text: str) -> str:
 
 
 async def run_tool(arguments: JsonObject, context: ToolContext) -> CallReturn:
-    """A tool of the framework, which works for a moment."""
+    """A tool of the framework, which takes a moment."""
     effect(f"begin {context.tool_call_id}")
     await asyncio.sleep(float(arguments.get("seconds", 0.05)))
     effect(f"end {context.tool_call_id}")
@@ -61,7 +61,7 @@ async def say(ctx: AgentContext, key: str, *pieces: object, seconds: float = 0.0
 
 
 async def parallel(ctx: AgentContext) -> None:
-    """Two calls at once, one of which needs an approval, from tasks of the framework."""
+    """Make two calls at once from tasks of the framework; one of the calls needs an approval."""
     first = await say(
         ctx,
         "model-1",
@@ -122,7 +122,7 @@ async def own_calls(ctx: AgentContext) -> None:
 
 
 async def staying(ctx: AgentContext) -> None:
-    """A live connection: it is not put away, and it is not repeated after a crash."""
+    """Hold a live connection: the run is not suspended, and is not repeated after a crash."""
     await ctx.seam.attempt("connection")
     ctx.seam.stay()
     effect("connected")
@@ -135,7 +135,7 @@ async def staying(ctx: AgentContext) -> None:
 
 
 async def cancelling(ctx: AgentContext) -> None:
-    """A framework that gives a model call up in its middle, and asks another."""
+    """Cancel a model call in its middle, and ask another model."""
     task = asyncio.create_task(say(ctx, "one", *WORDS, *WORDS, seconds=0.05))
     await asyncio.sleep(0.3)
     task.cancel()

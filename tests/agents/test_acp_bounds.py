@@ -1,4 +1,4 @@
-"""The bounds of ACP: what a program, its sessions, its files and its terminals may take. Each program is a real one."""
+"""Checks the bounds of ACP: on a program, its sessions, its files and its terminals. Each program is a real process."""
 
 import asyncio
 import sys
@@ -52,7 +52,8 @@ def asked(text: str, message_id: str = "m1") -> list[RoundMessage]:
 
 
 async def events(children: Children, text: str, silence_seconds: float = DEADLINE_SECONDS) -> list[object]:
-    """Prompt the agent of a new chat, allow all that it asks for, and return its events. Raises ModelFailed."""
+    """Prompt the agent of a new chat, allow every request for permission, and return the agent's events. Raises
+    ModelFailed."""
     session, blocks = await children.take("chat", asked(text))
     session.prompt(blocks)
     found: list[object] = []

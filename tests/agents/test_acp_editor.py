@@ -29,7 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 async def called(watcher: Watcher, name: str) -> IdeCall:
-    """Wait until the agent asks the client for this tool."""
+    """Wait until the agent calls this tool of the client."""
 
     def found(watcher: Watcher) -> list[IdeCall]:
         return (

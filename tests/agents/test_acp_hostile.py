@@ -1,4 +1,5 @@
-"""What a hostile agent behind ACP reaches: bounded memory, a bounded pace, and no permission for another call."""
+"""Checks that a hostile agent behind ACP is kept within bounds of memory and pace, and gets no permission for another
+call."""
 
 import asyncio
 import json
@@ -29,7 +30,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-9")]
 AGENT = Path(__file__).with_name("acp_hostile.py")
 
 TURNS = 200
-"""Turns of the event loop in which code without the bound would go beyond it."""
+"""Turns of the event loop within which unbounded code would exceed the bound."""
 
 WRITE = """
 import json, os, pathlib, sys, time
@@ -88,7 +89,7 @@ async def test_open_calls_hold_so_many_bytes_and_closed_ones_none(server: Proces
 async def connected(
     directory: Path, code: str, on_request: Callable[[str, Any], Awaitable[JsonObject]]
 ) -> AsyncIterator[tuple[Child, asyncio.Queue[Any]]]:
-    """Run a program of Python; yields it and the params of its updates."""
+    """Run a Python program; yields the program and the params of its updates."""
     updates: asyncio.Queue[Any] = asyncio.Queue()
     child = await started(directory, code)
 

@@ -1,4 +1,5 @@
-"""Sessions of coding agents: when one goes on with a chat, and what an agent that breaks ACP's rules reaches in one."""
+"""Checks when a session of a coding agent continues a chat, and what an agent that breaks ACP's rules can do within a
+session."""
 
 import asyncio
 import os
@@ -31,7 +32,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-9")]
 
 
 def path(*messages: str) -> list[RoundMessage]:
-    """Return a path: `u1 text` is a message of the person, `a1 text` one of the assistant."""
+    """Return a path of messages: `u1 text` is a message of the user, `a1 text` one of the assistant."""
     roles = {"u": "user", "a": "assistant"}
     return [
         RoundMessage(role=roles[each[0]], message_id=each.split()[0], content=each.split(" ", 1)[1])
@@ -48,7 +49,7 @@ def keys(*messages: str) -> list[str]:
     [
         (["u1 a", "a1 b", "u2 c"], ["u2"]),
         (["u1 a", "a1 b", "u2 c", "u3 d"], ["u2", "u3"]),
-        (["u1 a", "a1 b", "a2 part", "u2 c"], ["u2"]),  # Stop: the last message of the answer was not noted
+        (["u1 a", "a1 b", "a2 part", "u2 c"], ["u2"]),  # after Stop, the last message of the answer was not recorded
         (["u1 a", "a1 b"], []),
         (["u1 a"], []),
         (["u1 x", "a1 b", "u2 c"], []),  # edited in place
@@ -117,7 +118,7 @@ async def said(session: Session, silence_seconds: float = DEADLINE_SECONDS) -> s
 
 
 async def prompted(children: Children, *texts: str) -> tuple[Session, list[str]]:
-    """Prompt the agent with each text after the other; return its session and answers."""
+    """Prompt the agent with each text, one after the other; return its session and answers."""
     answers: list[str] = []
     messages: list[RoundMessage] = []
     session: Session | None = None

@@ -1,4 +1,4 @@
-"""The bounds of a remote agent behind AG-UI: of its stream, its silence, and of what one run of it may show."""
+"""Checks the bounds of a remote agent behind AG-UI: on its stream, its silence, and what one run may show."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-10")]
 
 
 class CountingSeam:
-    """A seam in memory that counts what it is given."""
+    """A seam in memory that counts its calls."""
 
     def __init__(self) -> None:
         self.messages = self.calls = self.bytes = 0
@@ -86,7 +86,7 @@ def texts(count: int) -> list[BaseEvent]:
 
 
 def calls(count: int, one_id: str = "") -> list[BaseEvent]:
-    """Calls, in turn with texts if all have one id."""
+    """Return calls, alternating with texts if all calls have one id."""
     found: list[BaseEvent] = []
     for number in range(count):
         found.append(ToolCallChunkEvent(tool_call_id=one_id or f"c{number}", tool_call_name="look", delta="{}"))
@@ -163,7 +163,7 @@ async def test_an_event_too_deep_to_read_is_refused() -> None:
 
 @asynccontextmanager
 async def answering(answer: bytes, seen: list[bytes], *, is_cut: bool = False) -> AsyncIterator[str]:
-    """Listen, send these bytes to each request, and then say nothing more or close."""
+    """Listen, answer each request with these bytes, and then stay silent or close."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         seen.append(await reader.readuntil(b"\r\n\r\n"))

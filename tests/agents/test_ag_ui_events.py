@@ -1,4 +1,4 @@
-"""What is read of AG-UI's events, and what is refused: against the protocol's own types, and against nonsense."""
+"""Checks which events of AG-UI are read and which are refused, with the protocol's own types and with nonsense."""
 
 import copy
 import json

@@ -1,4 +1,5 @@
-"""Frameworks are imported by their integrations alone, and their integrations when an operator uses them."""
+"""Checks that each framework is imported by its integration alone, and each integration only when an operator uses
+it."""
 
 import subprocess
 import sys
@@ -15,7 +16,7 @@ EXTRAS = {
     "openai_agents": ("agents", "openai-agents"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
 }
-"""For each integration, the package that it needs and the extra that installs it."""
+"""Maps each integration to the package that it needs and the extra that installs the package."""
 
 
 def run(code: str) -> str:

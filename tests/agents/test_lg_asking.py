@@ -1,5 +1,5 @@
-"""What graphs of LangGraph call and ask, over HTTP: every call is under its policy, and every answer reaches the place
-that asked."""
+"""Checks the calls and questions of LangGraph's graphs over HTTP: each call is under its policy, and each answer
+reaches the node that asked."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
-"""In which order the calls and messages of a graph are shown, although a subgraph does not wait for the reader of its
-events. With graphs of LangGraph and a seam that shows slowly."""
+"""Checks the order in which the calls and messages of a graph are shown, although a subgraph does not wait for the
+reader of its events. Uses graphs of LangGraph and a seam that shows slowly."""
 
 import asyncio
 from collections import Counter
@@ -29,7 +29,8 @@ TURNS = 500
 
 
 class SlowSeam:
-    """The part of a `Seam` that shows, in memory. `done` has the messages and the calls in the order they came."""
+    """The part of a `Seam` that shows messages, in memory. `done` has the messages and the calls in the order of their
+    arrival."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -77,7 +78,7 @@ def locate() -> str:
 
 
 class OpenModel(LocalModel):
-    """A model whose last chunk does not say that it is the last."""
+    """A model whose last chunk is not marked as the last."""
 
     async def _astream(self, messages: list[BaseMessage], *given: Any, **more: Any) -> AsyncIterator[Any]:
         yield ChatGenerationChunk(message=AIMessageChunk(content="open", id="open"))

@@ -1,4 +1,5 @@
-"""Messages, decisions and checkpoints of LangGraph, and ours. Pure, with a dict in place of the journal."""
+"""Checks the translation between LangGraph's messages, decisions and checkpoints and ours. These tests do no I/O and
+use a dict in place of the journal."""
 
 import asyncio
 from typing import Any, cast

@@ -1,5 +1,5 @@
-"""Agents of the OpenAI Agents SDK behind a server: text, tools, approvals, handoffs, guardrails, and what a crash
-leaves."""
+"""Agents of the OpenAI Agents SDK behind a server: text, tools, approvals, handoffs, guardrails, and the state after a
+crash."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -123,7 +123,7 @@ async def test_a_handoff_changes_the_speaker_and_a_replay_repeats_nothing(server
         assert "Handed over to support" in statuses
         assert {each.extra["speaker"] for each in nodes(watcher) if each.role == "assistant"} == {"support"}
         assert [call.function.name for node in nodes(watcher) for call in node.tool_calls] == ["translate", "sign"]
-        # The pause put the function away; then it ran again from the top.
+        # The pause suspended the function; then the function ran again from its beginning.
         done = ["handed over", "nested model call", "guardrail of triage"]
         assert [effects(server).count(each) for each in done] == [1, 1, 1]
         await command(server.url, chat_id, user_message("b", "more", params={"mode": "triage"}))

@@ -1,4 +1,4 @@
-"""A message with priority during the run of a framework's agent waits for its end, and is answered next."""
+"""Checks that a message with priority waits for the end of a framework agent's run, and is answered next."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def waits(watcher: Watcher) -> bool:
 
 
 async def interject(server: Process, chat_id: str, watcher: Watcher, mode: str, text: str) -> None:
-    """Send a message with priority while the agent speaks, and wait until it is in the queue."""
+    """Send a message with priority while the agent writes, and wait until it is in the queue."""
     await watcher.until(speaks)
     await command(server.url, chat_id, user_message("b", text, priority=True, params={"mode": mode}))
     await watcher.until(waits)

@@ -1,5 +1,5 @@
-"""Agents of pydantic-ai behind a server: text, tools, approvals, questions, structured output, and what a crash
-leaves."""
+"""Agents of pydantic-ai behind a server: text, tools, approvals, questions, structured output, and the state after a
+crash."""
 
 from collections.abc import Iterator
 from pathlib import Path

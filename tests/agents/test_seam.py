@@ -1,4 +1,4 @@
-"""The seam for agents of other frameworks over HTTP: its operations, its pauses, and what a crash leaves."""
+"""The seam for agents of other frameworks over HTTP: its operations, its pauses, and the state after a crash."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager

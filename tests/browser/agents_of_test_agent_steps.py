@@ -32,7 +32,7 @@ def fail() -> None:
 
 @agent("planner", tools=[])
 async def planner(ctx: AgentContext) -> None:
-    """Does a little of everything."""
+    """Makes a plan, and waits for several operations at once."""
     directory = str(ctx.messages[-1].content)
     await ctx.step("make plan", wait_for, directory, "plan")
     with contextlib.suppress(StepFailed):
@@ -68,7 +68,7 @@ async def long_names(ctx: AgentContext) -> None:
 
 @agent("coder", tools=[])
 async def coder(ctx: AgentContext) -> None:
-    """Shows a plan, which it updates, and the change of a file."""
+    """Show a plan, update it, and show the change of a file."""
     directory = str(ctx.messages[-1].content)
 
     async def says() -> AsyncIterator[object]:

@@ -9,7 +9,7 @@ SAID = [("", "Welcome."), ("Ada", "I help."), ("Ada", "Done."), ("", "Goodbye.")
 
 @agent("desk", title="Desk")
 async def desk(ctx: AgentContext) -> None:
-    """Answers in four messages."""
+    """Answer in four messages."""
     for number, (speaker, text) in enumerate(SAID):
 
         async def pieces(said: str = text) -> AsyncIterator[str]:

@@ -14,8 +14,8 @@ from playwright.sync_api import Browser, BrowserType, sync_playwright
 __all__ = ["launch", "launched_chromium"]
 
 ARGUMENTS = [
-    "--no-sandbox",  # it is root in containers
-    "--disable-dev-shm-usage",  # which is 64 MB in containers; nine tabs want more
+    "--no-sandbox",  # the user is root in containers
+    "--disable-dev-shm-usage",  # /dev/shm has 64 MB in containers; nine tabs need more
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -38,7 +38,7 @@ def launched_chromium(has_scroll_bars: bool = False) -> Iterator[Browser]:
 
 
 def launch(kind: BrowserType, *, without: Sequence[str] = ()) -> Browser:
-    """Another Chromium; `without` are arguments that playwright gives by itself. Raises LookupError."""
+    """Start another Chromium; `without` are default arguments of playwright that are left out. Raises LookupError."""
     found = shutil.which("chromium") or kind.executable_path
     if not Path(found).is_file():
         raise LookupError("there is no Chromium; `apt-get install chromium` brings one")

@@ -1,8 +1,8 @@
 """A server that can be killed and restarted at the same address, and people who use it with a real browser.
 
-`Harness` is one `threadcast serve` with its data; `People` opens pages: those of one person share a browser profile,
-and so the one connection of all its tabs. An error that a page reports (such as a refusal by its Content Security
-Policy) fails the test, unless the test expects it.
+`Harness` is one `threadcast serve` with its data; `People` opens pages. All tabs of one person share a browser profile,
+and so one connection. An error that a page reports (such as a refusal by its Content Security Policy) fails the test,
+unless the test expects it.
 """
 
 import re
@@ -52,7 +52,7 @@ LOOKS: dict[str, dict[str, Any]] = {  # Any: options of a browser's profile
     "dark": {"color_scheme": "dark"},
     "phone": {"viewport": PHONE, "has_touch": True},
 }
-"""The screens and colours of the tests. `sheet.py` has a column for each."""
+"""The screens and colours of the tests. `sheet.py` has a column for each of them."""
 
 LOOK_SECONDS = 0.05
 """The pause between two checks of a condition that no browser event reports."""
@@ -293,7 +293,7 @@ def answered(page: Page, count: int = 2) -> None:
 
 
 def wait_until(look: Callable[[], Found | None], what: str, seconds: float = DEADLINE_SECONDS) -> Found:
-    """Call `look` until it returns a true value, and return that. For conditions that no event reports."""
+    """Call `look` until it returns a true value, and return that. Wait for a condition that no event reports."""
     ends = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < ends, f"no {what} within {seconds} s"

@@ -14,7 +14,7 @@ from tests.torture.proxy import Proxy
 __all__ = ["Line", "opened_line"]
 
 FOR_EVER_SECONDS = 3_600.0
-"""Until the test says otherwise."""
+"""This holds until the test changes it."""
 
 
 class Line:

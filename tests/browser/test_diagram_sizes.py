@@ -128,7 +128,7 @@ def test_each_box_is_as_large_as_its_picture_when_an_answer_is_written_and_after
 ) -> None:
     given(server, chat_id, fenced(FLOW))
     page = open_page(f"/c/{chat_id}", person=look, **LOOKS[look])
-    boxes(page, 1)  # what draws is loaded
+    boxes(page, 1)  # the scripts that draw are loaded
     watch_shifts(page)
     words = "Words that stand below the diagrams. " * 150
     stream(server, chat_id, "\n".join(map(fenced, ALL)) + f"\n{words}\n\nThe end.", 150)
@@ -146,7 +146,7 @@ def test_each_box_is_as_large_as_its_picture_when_an_answer_is_written_and_after
 def test_a_small_diagram_that_is_written_has_its_box_at_once(open_page: People, server: Harness, chat_id: str) -> None:
     given(server, chat_id, "\n".join(map(fenced, [LARGE["pie"], LARGE["flowchart"]])))
     page = open_page(f"/c/{chat_id}", viewport={"width": 1100, "height": 1400})
-    boxes(page, 2)  # what draws is loaded
+    boxes(page, 2)  # the scripts that draw are loaded
     watch_shifts(page)
     words = "Words that stand below the diagram. " * 20
     stream(

@@ -245,7 +245,8 @@ HANGING_COUNT = 6
 def test_frames_that_hang_are_thrown_away_and_good_diagrams_are_drawn_before_they_are_tried_again(
     open_page: People, server: Harness, chat_id: str
 ) -> None:
-    """Each hanging diagram costs 3 s and a new frame (`queue.ts`), so the oldest is drawn within half a minute."""
+    """Each hanging diagram costs 3 s and a new frame (`queue.ts`), so the oldest diagram is drawn within half a
+    minute."""
     open_page.profile().add_init_script(HANGS)
     hanging = [FLOW.replace("Log", f"Hang {number}") for number in range(HANGING_COUNT)]
     given(server, chat_id, "\n".join(map(fenced, [FLOW, *hanging, SEQUENCE])), "The end.")

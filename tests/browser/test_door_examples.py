@@ -17,7 +17,7 @@ PACKAGES = {"ai-sdk": "@ai-sdk/react", "ag-ui": "@ag-ui/client"}
 def test_two_tabs_a_reload_an_approval_and_stop(
     browser: Browser, tmp_path: Path, name: str, query: str, *, follows: bool
 ) -> None:
-    """`follows`: a tab learns by itself what others do. Other tabs learn it when they load."""
+    """`follows`: a tab shows by itself what other tabs do. Without it, a tab shows that only after a reload."""
 
     def catch_up(page: Page) -> None:
         if not follows:

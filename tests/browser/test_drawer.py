@@ -21,7 +21,7 @@ default = "demo/essay?words=300&rate=40"
 
 
 def said(page: Page, text: str) -> None:
-    """A note in the event log."""
+    """Return a note in the event log."""
     expect(page.get_by_role("log", name="Events").get_by_text(text).last).to_be_attached()
 
 

@@ -1,4 +1,4 @@
-"""The worked examples in the page: each is started by the command in its README, without a model key or a second
+"""Plays the worked examples in the page: each is started by the command in its README, without a model key or a second
 terminal, and followed from its start screen to the end."""
 
 import os
@@ -52,7 +52,7 @@ def example(
 def open_page(request: pytest.FixtureRequest, browser: Browser, example: Example) -> Iterator[People]:
     with closing(People(browser, example.url, re.sub(r"\W+", "-", request.node.name)[:80])) as people:
         if example.name == "help":
-            people.expect_complaint("status of 401")  # before its link has signed anybody in
+            people.expect_complaint("status of 401")  # before its link has signed in any person
         yield people
         assert not people.complaints, "\n".join(people.complaints)
 
@@ -99,7 +99,7 @@ def test_coding_works_from_its_start_screen(open_page: People, example: Example)
     begin(page, "Mend it")  # the editor changes the file; the tests go on, and their end wakes the chat
     expect(said(page, "The tests have completed.")).to_be_visible()
     assert "cents * percent // 100" in (project / "prices.py").read_text("utf-8")
-    begin(page, "Mend it")  # there is nothing to change, and nothing is said to be changed
+    begin(page, "Mend it")  # there is nothing to change, and the page reports no change
     expect(answer(page)).to_contain_text("occurs 0 times in prices.py")
 
     begin(page, "Ask a reviewer")  # a chat below this one
@@ -130,7 +130,7 @@ def test_workflow_works_from_its_start_screen(open_page: People, example: Exampl
     proposal = page.get_by_role("region", name="Change 'Monday mail': 4 actions")
     expect(proposal).to_contain_text("Compared with the present data")
     expect(proposal).to_contain_text('+ Tell Mara (send_mail) after Any orders? → yes {"to":"mara@example.com"}')
-    expect(proposal.locator("[data-kind=removed]")).to_have_count(1)  # what was set stays set
+    expect(proposal.locator("[data-kind=removed]")).to_have_count(1)  # the chosen settings stay
     open_page.shoot_looks(page, "example-workflow-proposal")
     page.get_by_role("region", name="Waiting for you").get_by_role("button", name="Apply", exact=True).click()
     expect(page.get_by_role("region", name="Waiting for you")).to_have_count(0)
@@ -187,7 +187,8 @@ def test_help_knows_which_page_its_reader_looks_at(open_page: People, example: E
     chat.get_by_role("button", name="About this report").click()
     expect(said(chat, 'It is "Sleep and memory" by A. Moreau, 2025.')).to_be_visible()
     chat.get_by_role("group", name="Suggestions").get_by_role("button", name="What have I borrowed?").click()
-    expect(said(chat, '"The Sleeping Brain", until 2026-12-04.')).to_be_visible()  # the library's page lends the card
+    # the library's page provides the card
+    expect(said(chat, '"The Sleeping Brain", until 2026-12-04.')).to_be_visible()
     page.get_by_role("button", name="Articles").click()
     expect(sent).to_have_text("Page: Articles of “Sleep and memory”", use_inner_text=True)
     box = chat.get_by_role("textbox", name="Message")
@@ -195,7 +196,7 @@ def test_help_knows_which_page_its_reader_looks_at(open_page: People, example: E
     chat.get_by_role("button", name="Send", exact=True).click()
     expect(said(chat, "a-2 had more people: 210 against 48.")).to_be_visible()
     page.get_by_role("button", name="Start", exact=True).click()
-    chat.get_by_role("button", name="Open a-2").click()  # the library's page carries it out
+    chat.get_by_role("button", name="Open a-2").click()  # the library's page carries out the call
     expect(page.get_by_role("heading", name="Article a-2")).to_be_visible()
     expect(sent).to_have_text("Page: Articles of “Sleep and memory”", use_inner_text=True)
     page.get_by_role("button", name="PubMed").click()

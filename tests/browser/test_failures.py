@@ -172,7 +172,7 @@ def test_time_travel_shows_the_failure_without_its_buttons(
     position = int(slider.input_value())
     while page.get_by_text("Fine.", exact=True).count():
         position -= 1
-        page.keyboard.press("ArrowLeft")  # the next one only when the page shows this position
+        page.keyboard.press("ArrowLeft")  # show the next failure only when the page shows this position
         expect(page.get_by_text(f"As it was at position {position} of")).to_be_visible()
     expect(page.get_by_text("Fine.", exact=True)).to_have_count(0)
     expect(cause(page)).to_contain_text("(400): Not like this.")

@@ -36,7 +36,7 @@ def test_a_message_that_killed_its_servers_is_given_up_in_the_chat_and_comes_bac
     browser: Browser, deadly: Harness
 ) -> None:
     with closing(People(browser, deadly.url, "given-up")) as people:
-        people.expect_complaint("net::ERR_|Failed to load resource")  # while the server is away
+        people.expect_complaint("net::ERR_|Failed to load resource")  # while the server is down
         page = people("/c/deadly")
         ask(page, "Hello")
         say(page, "this is poison")

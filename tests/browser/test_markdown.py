@@ -332,7 +332,7 @@ def test_hostile_markdown_runs_nothing_fetches_nothing_and_no_policy_has_to_refu
 ) -> None:
     asked = open_page.requests()
     page = open_page(f"/c/{chat_id}")
-    if is_streamed:  # the page draws every beginning of it too
+    if is_streamed:  # the page draws every prefix of the content too
         stream(server, chat_id, f"{RAW}\nThe end.", 100)
     else:
         given(server, chat_id, f"{RAW}\nThe end.")

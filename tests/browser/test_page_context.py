@@ -57,7 +57,7 @@ REPORT = {"title": "Sleep and memory", "scope": ["reports"], "report_id": "r-7"}
 
 @contextmanager
 def serving(port: int, html: str) -> Iterator[str]:
-    """A host page of another origin."""
+    """Serve a host page of another origin."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -101,7 +101,7 @@ def context(value: object) -> dict[str, object]:
 
 @contextmanager
 def warned(page: Page) -> Iterator[Callable[[str], None]]:
-    """`heard(text)` waits until the console of the page has a warning with this text."""
+    """`heard(text)` waits until the page's console has a warning with this text."""
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text) if message.type == "warning" else None)
 

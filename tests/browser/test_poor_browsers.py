@@ -237,7 +237,7 @@ def test_a_page_that_comes_back_from_the_cache_of_the_way_back_goes_on(
             page.evaluate("addEventListener('pageshow', (event) => { window.wasPutAside = event.persisted; })")
             page.goto(f"http://localhost:{server.url.rpartition(':')[2]}/livez")  # another origin
             server.ask(chat_id, "While it was put aside", count)
-            page.go_back(wait_until="commit")  # nothing is loaded, so no more is told
+            page.go_back(wait_until="commit")  # nothing is loaded, so no more events are shown
             answered(page, count)
             if page.evaluate("window.wasPutAside"):
                 break  # Chromium decides which pages it keeps, and loads others anew when the machine is busy

@@ -45,7 +45,7 @@ def test_an_option_chosen_in_one_tab_ends_the_question_in_every_tab(
     say(ann, call("ask", text="Which **one**?", options=["short", "long"]))
     for tab in (ann, bob):
         expect(question(tab)).to_be_visible(timeout=SCREEN_MS)
-        expect(question(tab).get_by_text("Which **one**?")).to_be_visible()  # the words of a tool, as they are
+        expect(question(tab).get_by_text("Which **one**?")).to_be_visible()  # the words of a tool, unchanged
         expect(tab.get_by_role("status").filter(has_text="1 question waiting for your decision")).to_have_count(1)
     open_page.shoot(ann, "question-options")
     question(bob).get_by_role("button", name="long").click()
@@ -85,7 +85,8 @@ def test_a_form_is_filled_in_on_a_narrow_screen(open_page: People, server: Harne
     asked.get_by_label("Your name").fill("ann")
     asked.get_by_label("Age").fill("7")
     asked.get_by_role("button", name="Answer").click()
-    assert asked.get_by_label("Size").evaluate("field => field.validity.valueMissing")  # the page holds the form back
+    # the page does not send the form
+    assert asked.get_by_label("Size").evaluate("field => field.validity.valueMissing")
     expect(asked.get_by_text("Sent…")).to_have_count(0)
     asked.get_by_label("Size").select_option("large")
     asked.get_by_label("News").check()

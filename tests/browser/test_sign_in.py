@@ -272,7 +272,7 @@ def test_sign_out_asks_before_unsent_messages_go_and_without_a_server_is_complet
     assert not [each for each in ("ann", "Not sent yet") if each in kept(page)]
     assert page.context.cookies(), "only the server can remove it"
     for tab in (page, other) if way == "reloads" else ():
-        tab.goto("about:blank")  # no page is open that could ask the server again
+        tab.goto("about:blank")  # no page is open that could request it from the server again
     page.context.set_offline(False)
     for tab in (page, other):
         if way == "reloads":
@@ -294,7 +294,7 @@ def test_pictures_are_shown_to_who_is_signed_in_and_to_nobody_else(open_page: Pe
     page.get_by_label("Files to attach").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": PNG})
     expect(page.get_by_role("button", name="Remove a.png")).to_be_visible()
     ask(page, "Look at this")
-    page.reload()  # so that it comes from the server
+    page.reload()  # so that the data comes from the server
     shown = messages(page).nth(0).locator("img")
     expect(shown).to_be_visible()
     wait_until(lambda: shown.evaluate("image => image.naturalWidth > 0"), "a picture")

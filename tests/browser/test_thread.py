@@ -153,7 +153,7 @@ def test_nothing_that_is_said_or_made_is_ever_carried_out(open_page: People, ser
     lines += [{"type": "payload", "payload": payload}]
     server.import_chat("\n".join(json.dumps(line) for line in lines))
 
-    open_page.expect_complaint("")  # each refused attempt is reported in the console
+    open_page.expect_complaint("")  # the browser logs each refused attempt in its console
     page = open_page(f"/c/{chat_id}")
     expect(page.get_by_text("The end of it.")).to_be_visible()
     for folded in page.locator("details").all():

@@ -39,7 +39,7 @@ _EVENT = re.compile(rb"data: (\{.*\})\n(?:id: (.*)\n)?\n")
 
 
 def is_chats(request: Request) -> bool:
-    """Whether a request opens a stream of chats (PROTOCOL §4)."""
+    """Return whether a request opens a stream of chats (PROTOCOL §4)."""
     return request.path == "/v1/chats/subscribe"
 
 
@@ -48,7 +48,7 @@ def is_feed(request: Request) -> bool:
 
 
 def answers(path: str, change: Callable[[Request, Answer], None]) -> Callable[[Request, Answer], None]:
-    """Changes the answers to requests whose `METHOD /path` matches, but no streams."""
+    """Change the answers to requests whose `METHOD /path` matches, except streams."""
     wanted = re.compile(path)
 
     def of(request: Request, answer: Answer) -> None:

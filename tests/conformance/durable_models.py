@@ -30,7 +30,7 @@ async def _played(ctx: AgentContext) -> AsyncIterator[Text | Reasoning | Usage]:
 
 @agent("echo", tools=[])
 async def echo(ctx: AgentContext) -> None:
-    """Says what it was told."""
+    """Repeats the message."""
     asked = next(each for each in reversed(ctx.messages) if each.role == "user")
     text = await ctx.step("echo", lambda: f"You said: {text_of(asked.content)}", retry="safe")
     await ctx.answer(lambda: [text, Usage(1, 1, 2)])

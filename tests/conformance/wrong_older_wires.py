@@ -19,7 +19,7 @@ def _at(path: str) -> Callable[[Request], bool]:
 
 
 def _dropping(pattern: bytes) -> UnitChange:
-    """Loses units that have this in them."""
+    """Drop the units that contain this text."""
 
     def unit(data: bytes) -> Iterable[bytes]:
         if not re.search(pattern, data):
@@ -29,7 +29,7 @@ def _dropping(pattern: bytes) -> UnitChange:
 
 
 def _and_again(pattern: bytes, more: bytes) -> UnitChange:
-    """Another unit follows after the one that has this in it."""
+    """Send another unit after each unit that contains this text."""
 
     def unit(data: bytes) -> Iterable[bytes]:
         yield data

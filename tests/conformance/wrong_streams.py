@@ -152,7 +152,7 @@ def _other_chat(event: Json) -> None:
 
 
 def _deaf_presence() -> EventChange:
-    """Drops the presence of readers who leave."""
+    """Drop the presence events of readers who disconnect."""
     most = 0
 
     def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:
@@ -177,7 +177,7 @@ def _no_place_of_several(request: Request) -> None:
 
 
 def _one_back(request: Request) -> None:
-    """Resumes one event too early."""
+    """Resume one event too early."""
     place = request.headers.get("last-event-id") or request.query.get("from", [""])[0]
     found = re.fullmatch(r"(\d+)-(\d+)-(\d+)", place)
     if found and int(found[2]) > int(found[3]):

@@ -1,9 +1,10 @@
-"""A worker that is told to stop hands its chats over within a second, even while runs are open; readers notice nothing.
+"""A worker that receives SIGTERM hands its chats over within a second, even while runs are open; readers notice
+nothing.
 
-The owner gets SIGTERM in the middle of an answer, of tools, of waiting, of processes and sub-chats; an heir is there.
-A reader that stayed connected must have received one snapshot and events without a gap (its `Watcher` refuses gaps),
-and the text of an undisturbed run. At most the second that DESIGN §4.6 promises may pass between the last event of the
-old owner and the first of the new. Settings are the defaults, but where a test says otherwise.
+The owner gets SIGTERM in the middle of an answer, of tools, of waiting, of processes and sub-chats; another worker is
+ready to take over. A reader that stayed connected must have received one snapshot and events without a gap (its
+`Watcher` refuses gaps), and the text of an undisturbed run. At most the second that DESIGN §4.6 promises may pass
+between the last event of the old owner and the first of the new. Settings are the defaults unless a test changes them.
 """
 
 import json
@@ -25,14 +26,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(6)]
 
 TOOLS = Path(__file__).with_name("deploy_tools.py")
 ESSAY = "demo/essay?words=5000"
-"""At forty words a second it takes two minutes, in which a worker starts on any machine; a test that has seen enough
-ends it."""
+"""The answer takes two minutes at forty words a second, in which a worker starts on any machine; a test that has seen
+enough ends the answer."""
 HANDOVER_SECONDS = 1.0
 """Maximum seconds between two events of a reader during a handover (DESIGN §4.6)."""
 
 
 class Race:
-    """A web process and the one worker that owns all chats; its heir owns those of the next test."""
+    """A web process and the worker that owns all chats; the worker that takes over owns the chats of the next test."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -77,7 +78,7 @@ class Race:
         self.change()
 
     def change(self) -> None:
-        """Note that the heir is now the owner."""
+        """Record that the other worker is now the owner."""
         self.fleet.workers.remove(self.owner)
         self._owner, self._heir = self._heir, None
 
@@ -203,8 +204,8 @@ async def test_an_approval_that_waits_holds_nobody_up_and_is_decided_at_the_next
 async def test_processes_end_with_their_worker_and_the_chat_is_elsewhere_within_the_second(
     race: Race, chat_id: str
 ) -> None:
-    """A process that ignores SIGTERM ends too, while a tool uses all of its time: the supervisor waits for both
-    together."""
+    """A process that ignores SIGTERM ends too, while a tool uses all of its time: the supervisor waits for both at the
+    same time."""
     chat = TimedWatcher(chat_id)
     stubborn = call("run_process", command="trap '' TERM; while :; do sleep 0.05; done")
     async with watching(race.url, chat_id, watcher=chat):

@@ -1,6 +1,7 @@
 """`--processes N` starts several processes on one port, which are one server for every client.
 
-Each has its own port for probes, so a test sees which of them a connection has reached. Real processes, real HTTP.
+Each process has its own port for probes, so a test sees which process a connection has reached. The tests use real
+processes and real HTTP.
 """
 
 import fcntl
@@ -33,7 +34,7 @@ LONG = "demo/essay?words=400&rate=100"
 
 
 async def several(fleet: Fleet, half: str = "web", processes: int = PROCESSES) -> tuple[Process, int]:
-    """Start so many processes with one command; returns the process and the port of the first probe."""
+    """Start this many processes with one command; returns the supervisor's process and the port of the first probe."""
     probes = free_port()
     where = ["--port", "0"] if half == "web" else []
     process = fleet.start(half, *where, "--processes", str(processes), metrics_port=probes)
@@ -45,7 +46,7 @@ def pids(fleet: Fleet, event: str = "process.ready") -> list[int]:
 
 
 async def gone(pid: int) -> None:
-    """Waits until there is no such process, or only its remains."""
+    """Wait until the process has ended, or is a zombie."""
     with anyio.fail_after(DEADLINE_SECONDS), suppress(FileNotFoundError):
         while (await anyio.Path(f"/proc/{pid}/stat").read_text()).rpartition(")")[2].split()[0] != "Z":
             await anyio.sleep(0.02)
@@ -86,7 +87,7 @@ async def test_three_processes_are_one_server_to_whoever_comes(fleet: Fleet) -> 
             assert (await lines[0].get(f"http://127.0.0.1:{probes + number}/readyz")).json()["status"] == "ready"
             assert (await lines[number].get("/readyz")).json()["status"] == "ready"
 
-        # A named stream is held by one of them, and changed through every one.
+        # One process holds a named stream, and every process can change it.
         async with watching_many(web.url, ["c0"], query="stream_id=tab&presence=1") as stream:
             for number, line in enumerate(lines):
                 answer = await line.post("/v1/streams/tab", json={"add": [{"chat_id": f"c{number + 1}"}]})
@@ -104,11 +105,11 @@ async def test_three_processes_are_one_server_to_whoever_comes(fleet: Fleet) -> 
                 await stream.until(lambda w, n=number: w.said("chat_removed", f"c{n + 1}"))  # type: ignore[misc] # as above
             await _is_taken_over_by_newer_ones(web.url, stream)
 
-        # The same command at each of them takes effect once.
+        # The same command, posted to each process, takes effect once.
         said = [(await line.post("/v1/chats/c9/commands", json=user_message("r", "hello"))).json() for line in lines]
         assert [answer["status"] for answer in said] == ["accepted", "duplicate", "duplicate"]
 
-        # A blob that one of the processes received is at all of them.
+        # A blob that one process received can be read from all of them.
         picture = b"\x89PNG\r\n\x1a\n" + bytes(64)
         stored = await lines[0].post("/v1/chats/c9/blobs", content=picture, headers={"content-type": "image/png"})
         for line in lines:
@@ -119,8 +120,8 @@ async def test_three_processes_are_one_server_to_whoever_comes(fleet: Fleet) -> 
 
 
 async def _is_taken_over_by_newer_ones(url: str, stream: ManyWatcher) -> None:
-    """Open newer streams of the same name: six, so that hardly ever all of them reach the process that holds the
-    first."""
+    """Open newer streams of the same name: six, so that almost certainly at least one reaches another process than the
+    one that holds the first."""
     async with AsyncExitStack() as stack:
         for _ in range(6):
             newer = await stack.enter_async_context(watching_many(url, ["c0"], query="stream_id=tab"))
@@ -130,7 +131,7 @@ async def _is_taken_over_by_newer_ones(url: str, stream: ManyWatcher) -> None:
 
 
 async def _everybody_is_counted(url: str) -> None:
-    """The kernel spreads twelve readers of one chat over the processes, and each of the readers is told of twelve."""
+    """The kernel spreads twelve readers of one chat over the processes, and each reader receives the count twelve."""
     async with AsyncExitStack() as stack:
         readers = [await stack.enter_async_context(watching_many(url, ["c9"], query="presence=1")) for _ in range(12)]
         for reader in readers:

@@ -1,4 +1,4 @@
-"""`/readyz` of web processes and workers, in every phase of their lives; `/livez` never changes its answer.
+"""`/readyz` of web processes and workers in every phase of their lives; `/livez` has the same answer throughout.
 
 A process answers 503 with the reason while it starts, while the store is away and from the moment of SIGTERM; in
 between it answers 200.
@@ -26,7 +26,7 @@ SILENT_MCP = """
 command = {python!r}
 args = ["-c", "import time; time.sleep(600)"]
 """
-"""A server of tools that never answers: a start waits some seconds for it."""
+"""A tool server that never answers: a start waits some seconds for its tools."""
 
 
 class Prober:

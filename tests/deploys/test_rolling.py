@@ -1,9 +1,9 @@
 """A rolling deploy under load: every web process and every worker replaced, one after another, while people talk.
 
-Each reader holds one stream at one web process. After a goodbye it waits for the time that it was told and resumes at
-the next process with its last id, as EventSource does behind a balancer. Nothing may be lost, shown twice or reset: one
-snapshot a chat, one sequence without a hole, texts of undisturbed runs. Posts go to any web process that takes them,
-and are repeated with the same id when a connection breaks.
+Each reader keeps one stream at one web process. When the server closes the stream, the reader waits for the requested
+time and resumes at the next process with its last id, as EventSource does behind a balancer. No event may be lost,
+shown twice or reset: each chat has one snapshot, one sequence without a gap, and the texts of undisturbed runs. Posts
+go to any running web process, and are repeated with the same id when a connection breaks.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Front:
 
 
 class Talk:
-    """One chat, with a person who asks again and again and a reader who always comes back."""
+    """One chat, with a client that asks again and again and a reader that always reconnects."""
 
     def __init__(self, front: Front, chat_id: str) -> None:
         self.chat = TimedWatcher(chat_id)

@@ -1,5 +1,5 @@
 """Processes that start before their store wait, log that they wait, and answer probes; an error that waiting cannot
-cure ends them."""
+resolve ends them."""
 
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.anyio
 
 Start: TypeAlias = Callable[[], object]
 END_SECONDS = 15.0
-"""Maximum seconds of an end on a busy machine; a process that waits would never end by itself."""
+"""Maximum seconds until a process ends on a busy machine; a process that waits would never end by itself."""
 
 LINE = {"event": "store.waiting", "level": "warning"}
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    """Processes over a store that does not run yet."""
+    """Processes over a store that is not running yet."""
     directory = tmp_path / "store"
     directory.mkdir()
     with ExitStack() as stack:
@@ -50,7 +50,7 @@ def start_store(tmp_path: Path) -> Iterator[Callable[[], object]]:
 
 
 async def look(port: int, path: str) -> tuple[int, JsonObject]:
-    """Return the first answer that a request to this port gets."""
+    """Return the first answer to a request to this port."""
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=DEADLINE_SECONDS) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
@@ -125,7 +125,7 @@ async def test_several_processes_of_one_command_wait_and_are_ready_together(
     several = fleet.start(half, *where, "--processes", "2", metrics_port=probes)
     await waits(probes)
     await waits(probes + 1)
-    if half == "web":  # clients ask at the public port
+    if half == "web":  # clients use the public port
         await waits(port)
     start_store()
     await several.ready()

@@ -1,8 +1,10 @@
-"""During a deploy with two versions on one store, the older version neither folds nor shows chats that the newer wrote.
+"""During a deploy with two versions on one store, the older version neither folds nor shows chats that the newer
+version wrote.
 
 The newer version is a real process whose format number is one higher (`newer_app.py`). An old worker that claims such a
-chat hands it back after a second until a new one has it; an old web process says goodbye with a time to come back, and
-503; a new one serves all. Going back means that the chats which the new version wrote wait for it, and no others.
+chat hands it back after a second, until a new worker has it; an old web process ends its streams with a time to
+reconnect, and answers 503; a new one serves all chats. After a downgrade, the chats that the new version wrote wait for
+it, and no others do.
 """
 
 from pathlib import Path
@@ -20,7 +22,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(20)]
 NEWER = Path(__file__).with_name("newer_app.py")
 ECHO = "demo/echo?rate=0"
 ESSAY = "demo/essay?words=5000"
-"""At forty words a second it takes two minutes, in which a worker starts on any machine; the test ends it before."""
+"""The answer takes two minutes at forty words a second, in which a worker starts on any machine; the test ends the
+answer earlier."""
 CHATS = 6
 
 
@@ -31,7 +34,7 @@ async def status(web: Process, path: str) -> tuple[int, str]:
 
 
 async def talk(web: Process, chat_id: str, request_id: str, runs: int) -> list[tuple[str, str]]:
-    """One question and its answer."""
+    """Post one question and wait for its answer."""
     async with watching(web.url, chat_id) as chat:
         await ask(web.url, chat_id, f"{request_id}?", ECHO, request_id)
         await chat.at_rest(runs)

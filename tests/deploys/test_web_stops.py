@@ -1,5 +1,5 @@
-"""A web process that is told to stop tells readers when to come back, answers the requests that wait, and ends
-connections as HTTP requires. Sockets are raw, so that every byte of a goodbye is seen."""
+"""A web process that receives SIGTERM tells readers when to reconnect, answers the waiting requests, and closes
+connections as HTTP requires. Sockets are raw, so that the tests see every byte that ends a stream."""
 
 import re
 import signal
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 READERS = 200
 ANSWER_SECONDS = 3.0
-"""Seconds that a stopping process waits at most for its last answers."""
+"""Maximum seconds that a stopping process waits for its last answers."""
 
 
 @dataclass
@@ -81,8 +81,8 @@ async def test_200_readers_are_told_to_come_back_at_200_different_times(fleet: F
     assert len(pauses_ms) == READERS
     assert all(500 <= pause <= 3_000 for pause in pauses_ms)
     assert len(set(pauses_ms)) > READERS / 2
-    # A uniform distribution over 2.5 s has a deviation of 722 ms and quarters of equal size, so readers do not come
-    # back in a crowd.
+    # A uniform distribution over 2.5 s has a deviation of 722 ms and quarters of equal size, so readers do not
+    # reconnect all at once.
     assert 600 < statistics.stdev(pauses_ms) < 850
     quarters = [sum(1 for pause in pauses_ms if (pause - 500) // 626 == quarter) for quarter in range(4)]
     assert min(quarters) > READERS / 8

@@ -1,4 +1,4 @@
-"""The fenced blocks of README.md and docs/*.md, and the excuses for the few commands that no test runs."""
+"""The fenced blocks of README.md and docs/*.md, and the reasons for the few commands that no test runs."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ EXCUSED = {
     "scripts/bench-compare main HEAD": "as above, and it makes worktrees of this clone",
     ".venv/bin/python -m bench --json docs/performance.json && .venv/bin/python -m bench.chart": "as above",
 }
-"""Commands of `sh` blocks that are not run, each with the reason. Nothing else is left out."""
+"""Commands of `sh` blocks that are not run, each with the reason. All other commands are run."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -42,7 +42,7 @@ class Block(NamedTuple):
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """All fenced blocks of a page, in order."""
+    """Return all fenced blocks of a page, in order."""
     whole = page.read_text("utf-8")
     found = []
     for match in _FENCE.finditer(whole):
@@ -53,13 +53,13 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def unfenced_lines(page: Path) -> list[str]:
-    """Lines that Markdown shows as code because they are indented: no test would see what they are."""
+    """Return the lines that Markdown shows as code because they are indented: no test would see their language."""
     return re.findall(r"\n\n((?: {4}|\t).*)", _FENCE.sub("", page.read_text("utf-8")))
 
 
 def commands_of(text: str) -> list[str]:
-    """The commands of an `sh` block, without comments. One goes on while a quote is open or a line ends in `|` or a
-    backslash."""
+    """Return the commands of an `sh` block, without comments. A command continues while a quote is open or a line ends
+    in `|` or a backslash."""
     if "<<" in text:  # a file that the shell writes: one command
         return [text.strip()]
     commands: list[str] = []

@@ -42,17 +42,17 @@ _SERVER = re.compile(r"(\w+=\S+ )*(\./scripts/run|\.venv/bin/threadcast (serve|w
 _ENDLESS = re.compile(r"curl -N \S+/(subscribe|feed)\b|npx vite$|\.venv/bin/threadcast tail ")
 _NEEDS_SERVER = re.compile(rf"{PAGE_URL}|threadcast (chat|tail)")
 SMALLER = {"--seeds 20000": "--seeds 20", "--seeds 2000": "--seeds 20", "--seconds 45": "--seconds 1 --examples 1"}
-"""Numbers of the pages that take a minute or more: the same command is run with smaller ones."""
+"""Numbers of the pages with which a command takes a minute or more; the same command is run with smaller numbers."""
 
 COMMAND_SECONDS = 2 * DEADLINE_SECONDS
-"""For a command that ends: the longest ones take some 10 s on a quiet machine."""
+"""Maximum seconds of a command that ends: the longest ones take some 10 s on a quiet machine."""
 
 CALLED_ELSEWHERE = {"client.md": "tests/examples/test_client_page.py calls each of its functions"}
-"""Pages whose programs may consist of definitions alone."""
+"""Pages whose programs may consist only of definitions."""
 
 
 class Terminal:
-    """One command in a shell of its own, and everything it printed."""
+    """One command in its own shell, and everything that it printed."""
 
     def __init__(self, command: str, here: Path, environment: Mapping[str, str]) -> None:
         self.command = command
@@ -83,25 +83,26 @@ class Terminal:
             self._changed.notify_all()
 
     def until(self, is_so: Callable[[list[str]], bool]) -> None:
-        """Wait until the lines are so. Raises AssertionError when the command ends before, or in vain."""
+        """Wait until the printed lines satisfy the condition. Raises AssertionError when the command ends before, or
+        the deadline passes."""
         with self._changed:
             came = self._changed.wait_for(lambda: self._has_ended or is_so(self.lines), DEADLINE_SECONDS)
             assert came and is_so(self.lines), f"$ {self.command}\n{self.shown()}"
 
     def ended(self) -> int:
-        """Wait for the end; the exit status. Raises AssertionError when it does not come."""
+        """Wait for the command's end and return its exit status. Raises AssertionError when it does not end in time."""
         try:
             status = self._popen.wait(COMMAND_SECONDS)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"$ {self.command}\ngoes on after {COMMAND_SECONDS:g} s:\n{self.shown()}") from None
-        self._reading.join(DEADLINE_SECONDS)  # all that it printed is there
+        self._reading.join(DEADLINE_SECONDS)  # all of its output has been read
         return status
 
     def shown(self) -> str:
         return "\n".join(self.lines[-60:])
 
     def close(self) -> None:
-        """End it, as closing a terminal does."""
+        """End the command, as closing a terminal does."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(self._popen.pid, number)
@@ -115,12 +116,12 @@ class Terminal:
 
 
 def _is_program(code: str) -> bool:
-    """Tell a program from a file of tools, which only defines things."""
+    """Return whether a block is a program, and not a file of tools, which only defines things."""
     return any(isinstance(part, ast.Expr | ast.For | ast.With | ast.If) for part in ast.parse(code).body)
 
 
 def _a_clone(here: Path) -> Path:
-    """A directory that looks like a fresh clone with its environment made: links, and an up-to-date stamp."""
+    """Yield a directory that looks like a fresh clone with its environment made: links, and an up-to-date stamp."""
     here.mkdir()
     for entry in ROOT.iterdir():
         if not entry.name.startswith(".") and entry.name != CONFIG:
@@ -141,7 +142,7 @@ def _a_clone(here: Path) -> Path:
 
 
 class Reader:
-    """`addresses` maps what stands in a page to what is really there; one of them is the server's."""
+    """`addresses` maps each address in a page to the real one; one of them is the server's."""
 
     def __init__(self, here: Path, addresses: Mapping[str, str], programs: Path) -> None:
         self.here = _a_clone(here)
@@ -151,7 +152,7 @@ class Reader:
         self._environment = {
             **clean,
             "THREADCAST_SERVER__PORT": port,
-            "THREADCAST_PAGE": "skip",  # scripts/run would build it, which others do
+            "THREADCAST_PAGE": "skip",  # scripts/run would build the page, which other tests do
             "PYTHONUNBUFFERED": "1",
             "CURL_HOME": str(programs),
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -163,7 +164,7 @@ class Reader:
         self._last: Block | None = None
 
     def paste(self, block: Block) -> None:
-        """Do with a block what it is for. Raises AssertionError when it does not work."""
+        """Use a block as a reader would. Raises AssertionError when the block does not work."""
         follows = self._last is not None and self._last.section == block.section
         match block.language:
             case "toml":
@@ -189,7 +190,7 @@ class Reader:
         self._last = block
 
     def finish(self) -> None:
-        """End the page: start a server with all of its configuration and tools, if none has started yet."""
+        """Finish the page: start a server with all of its configuration and tools, if none has started yet."""
         if self._is_stale:
             self._need_server()
 
@@ -224,13 +225,13 @@ class Reader:
         self._is_stale = True
 
     def _need_server(self) -> None:
-        """Start a server if none runs; one that was started with variables of its own does not count."""
+        """Start a server if none runs; a server that was started with its own variables does not count."""
         if not self._servers or self._is_stale or "=" in self._servers[-1].command:
             self._start_server("./scripts/run" + (f" --app {TOOLS}" if (self.here / TOOLS).exists() else ""))
 
     def _start_server(self, command: str) -> None:
-        """Starts a process. A server replaces the server that has the port; a worker joins the running web
-        processes."""
+        """Starts a process. Start a process: a server replaces the server that has the port; a worker joins the running
+        web processes."""
         if " worker" not in command:
             while self._servers:
                 self._servers.pop().close()
@@ -307,7 +308,7 @@ class Reader:
 
 
 def _check(block: Block, flags: Mapping[str, object], config: Path) -> None:
-    """Checks the configuration and tools as each start does before it opens anything."""
+    """Check the configuration and tools as each start does before it opens anything."""
 
     async def put_together() -> None:
         components = build_components(load_settings({}, flags, str(config)).settings)
@@ -336,7 +337,7 @@ def _has_all(lines: list[str], wanted: list[re.Pattern[str]]) -> bool:
 
 @contextmanager
 def reading(here: Path, addresses: Mapping[str, str], programs: Path) -> Iterator[Reader]:
-    """`programs` comes first in the PATH."""
+    """`programs` is the first directory of the PATH."""
     reader = Reader(here, addresses, programs)
     try:
         yield reader

@@ -14,7 +14,7 @@ from tests.ports import free_port
 from threadcast.store.embedded.server_process import ServerProcess
 
 NPX = ROOT / ".peers" / "node_modules"
-"""What `npx -y` of the pages would fetch from a registry; scripts/peers installs it."""
+"""Packages that `npx -y` in the pages would fetch from a registry; scripts/peers installs them."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_code_stands_between_fences_that_name_its_language(page: Path) -> None:
 
 
 def test_a_block_that_does_not_work_is_noticed(tmp_path: Path) -> None:
-    """Each kind of block once, broken as pages get broken."""
+    """Breaks each kind of block once, in the ways that pages really get broken."""
     page = tmp_path / "page.md"
     broken = {
         "toml": "[profiles.desk]\nsystem_promt = 'You help.'\n",

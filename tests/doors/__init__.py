@@ -1,1 +1,1 @@
-"""Clients of other servers, unpatched, against the doors."""
+"""Runs unmodified clients of other servers against the doors."""

@@ -1,5 +1,5 @@
-"""All doors on one chat, each with its own published client: begun in one, watched in another, decided in a third, and
-continued in two more. In the end all of them show what our own snapshot has."""
+"""All doors on one chat, each with its own published client: the chat begins in one, is watched in another, decided in
+a third, and continued in two more. In the end each of them shows the content of our own snapshot."""
 
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,8 @@ async def test_one_chat_through_all_doors(tmp_path: Path) -> None:
         assert [text for role, text in own if role == "user"][1:] == ["more", "last"]
         assert ("tool", "42") in own
 
-        async with opened_agent(server.url, CHAT) as other:  # the first one waits for its own answer to the interrupt
+        # the first client waits for its own answer to the interrupt
+        async with opened_agent(server.url, CHAT) as other:
             assert await other.run() is None
             shown = await other.shown()
         runs_in(shown["events"])

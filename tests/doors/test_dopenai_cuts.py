@@ -133,7 +133,7 @@ async def test_another_callers_chat_is_taken_to_begin_and_unknown_to_continue(tm
                     await bob.chat.completions.create(model=ESSAY, messages=messages, metadata=metadata)
                 bodies.append(missing.value.body)
         assert bodies[:2] == bodies[2:]
-        strange = asking("x", "ann's chät", "demo/echo?rate=0")  # each caller has a chat of its own of this name
+        strange = asking("x", "ann's chät", "demo/echo?rate=0")  # each caller has its own chat of this name
         for caller in (ann, bob):
             answer = await caller.chat.completions.create(**strange)
             assert getattr(answer, "metadata", None) == {"chat_id": "ann's chät"}

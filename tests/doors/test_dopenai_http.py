@@ -151,7 +151,7 @@ async def test_a_history_continues_only_chats_of_the_same_user_of_the_front_end(
     for who, chat_id in begun.items():
         assert await asks(history, who) == chat_id
     longer = [*history, {"role": "assistant", "content": "You said: go on"}, user("and on")]
-    assert await asks(longer, user="ann") == begun["ann"]  # in the body, as OpenAI has it
+    assert await asks(longer, user="ann") == begun["ann"]  # the body reports it, as OpenAI's does
     assert await asks(longer, safety_identifier="eve") not in begun.values()
     with pytest.raises(openai.BadRequestError):
         await asks(history, "x" * 513)

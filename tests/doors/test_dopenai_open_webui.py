@@ -1,10 +1,10 @@
 """The requests of Open WebUI, as its source makes them, against the door of Chat Completions.
 
-Recorded by hand from Open WebUI 0.6 to 0.12 (`backend/open_webui/routers/openai.py` and `routers/tasks.py`): a message
-is a streamed request with the whole history and usage; the tasks for a title, for tags and for follow-ups are requests
-without a stream, of one message of the user that quotes the conversation. With its setting
-ENABLE_FORWARD_USER_INFO_HEADERS all of them have the header `X-OpenWebUI-Chat-Id`. The package itself needs 109 others,
-with those of local models among them, which is too much for these tests.
+Written down by hand from Open WebUI 0.6 to 0.12 (`backend/open_webui/routers/openai.py` and `routers/tasks.py`): a
+message is a streamed request with the whole history and usage; the tasks for a title, for tags and for follow-ups are
+requests without a stream, with one message of the user that quotes the conversation. With the setting
+ENABLE_FORWARD_USER_INFO_HEADERS, all of these requests have the header `X-OpenWebUI-Chat-Id`. The package itself has
+109 dependencies, among them those of local models, which is too much for these tests.
 """
 
 import json
@@ -34,7 +34,7 @@ MODEL = "demo/echo?rate=0"
 
 
 class Front:
-    """Asks as Open WebUI does, which holds its own copy of the conversation."""
+    """Makes the requests of Open WebUI, which holds its own copy of the conversation."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
@@ -66,7 +66,7 @@ class Front:
         return said
 
     async def task(self, name: str) -> str:
-        """Ask for something about the conversation: a title, tags, follow-ups."""
+        """Send a task about the conversation: a title, tags, follow-ups."""
         quoted = "\n".join(f"{each['role'].upper()}: {each['content']}" for each in self.messages)
         prompt = f"### Task:\nGenerate {name}.\n### Chat History:\n<chat_history>\n{quoted}\n</chat_history>"
         body: JsonObject = {"model": MODEL, "messages": [{"role": "user", "content": prompt}], "stream": False}
@@ -92,7 +92,7 @@ async def test_one_conversation_is_one_chat(server: Process) -> None:
             assert "### Task:" in await front.task(name)
         await front.say("and more")
         await front.task("a title")
-        front.messages.pop()  # the answer is asked for again
+        front.messages.pop()  # the same answer is requested again
         await front.answer()
         front.messages[2:] = [{"role": "user", "content": "and less"}]  # the second message is edited
         await front.answer()

@@ -83,7 +83,7 @@ def _fits(wanted: str, line: str) -> bool:
 
 
 async def play(page: Path, base: Path) -> list[str]:
-    """Run all of a page, which starts the server first. Returns what each command printed.
+    """Run the commands of the whole page, which starts the server first. Returns what each command printed.
 
     Raises:
         AssertionError: a command printed something else.
@@ -114,7 +114,7 @@ async def play(page: Path, base: Path) -> list[str]:
 
 @contextmanager
 def _running(command: str) -> Iterator[None]:
-    """Run a command beside the others for a block."""
+    """Run a command in the background for a block."""
     program = subprocess.Popen(
         ["sh", "-c", f"exec {command}"],
         cwd=ROOT,

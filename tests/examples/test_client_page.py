@@ -29,7 +29,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[Process]:
 
 
 def function(name: str) -> Callable[..., Awaitable[None]]:
-    """The names that a block of the page defines. (Any: the names of a module.)"""
+    """Return the names that a block of the page defines. (Any: the names of a module.)"""
     names: dict[str, Any] = {}  # Any: a module's names
     exec(compile(FUNCTIONS[name], f"docs/client.md:{name}", "exec"), names)
     found: Callable[..., Awaitable[None]] = names[name]

@@ -27,7 +27,7 @@ PAGES_COPY = "/tmp/threadcast-coding"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The copy that the server's tools work on, and the editor."""
+    """Yield the copy that the server's tools work on, and the editor."""
     directory = tmp_path / "project"
     monkeypatch.setenv("CODING_PROJECT", str(directory))
     return Path(shutil.copytree(CODING / "project", directory))
@@ -40,7 +40,7 @@ async def test_every_line_of_the_page_is_printed(tmp_path: Path, project: Path) 
 
 
 class Desk:
-    """The example with a model that records what it is sent; `tab` is a watcher of the chat."""
+    """The example with a model that records its requests; `tab` is a watcher of the chat."""
 
     chat_id = "desk"
 
@@ -69,7 +69,7 @@ class Desk:
         return [frame for frame in self.tab.frames if frame["type"] == kind]
 
     def told(self, at: int = -1) -> list[str]:
-        """The texts that one of the model's requests held."""
+        """Return the texts in one of the model's requests."""
         return [str(message["content"]) for message in self._model.asked[at].body["messages"]]
 
     def offered(self, at: int = -1) -> set[str]:

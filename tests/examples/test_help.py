@@ -43,7 +43,7 @@ async def test_every_line_of_the_page_is_printed(tmp_path: Path, library_port: i
 
 
 class Desk:
-    """The example with a model that records what it is sent."""
+    """The example with a model that records its requests."""
 
     def __init__(self, server: Process, model: FakeOpenAI) -> None:
         self.server = server
@@ -62,7 +62,7 @@ class Desk:
 
 
 class Asked:
-    """The request that the model got."""
+    """A request that the model received."""
 
     def __init__(self, body: JsonObject) -> None:
         self.tools = {tool["function"]["name"] for tool in body.get("tools", [])}
@@ -207,7 +207,7 @@ CARD = "card-of-the-reader"
 
 
 class Library(BaseHTTPRequestHandler):
-    """Records whose card it is sent."""
+    """Records the users whose cards are requested."""
 
     authorized: list[str | None]
 

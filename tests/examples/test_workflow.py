@@ -1,4 +1,4 @@
-"""The workflow assistant: its page says what it prints, and the model is sent what the page says that it is sent."""
+"""The workflow assistant: its page states what it prints, and the model receives what the page describes."""
 
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -51,14 +51,14 @@ def saying(words: str) -> Reply:
 
 
 class Desk(NamedTuple):
-    """The example's server with a model that a test speaks for, and a tab that watches the chat."""
+    """The example's server with a model whose answers a test sets, and a tab that watches the chat."""
 
     server: Process
     model: FakeOpenAI
     tab: Watcher
 
     async def say(self, *replies: Reply, context: JsonObject = PAGE) -> list[JsonObject]:
-        """One message and its whole run. Returns the messages that the model was sent last."""
+        """Post one message and wait for its whole run. Returns the messages of the model's last request."""
         self.model.replies = list(replies)
         before = self.tab.runs_ended
         request = user_message(f"r{before}", "please", context=context)

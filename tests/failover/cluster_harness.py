@@ -17,7 +17,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["ClusterHarness", "cluster_harness"]
 
 FAST = {"LEASE_SECONDS": "1.5", "BEAT_SECONDS": "0.4", "SWEEP_SECONDS": "0.2"}
-"""A shorter lease than the default, so that a takeover takes little time; a slot that moves must not cost it."""
+"""A lease shorter than the default, so that a takeover takes little time; moving a slot must not lose the lease."""
 
 TOOLS = Path(__file__).parents[1] / "integration/preview_tools.py"
 

@@ -15,12 +15,12 @@ QUICK = (
     *("--save", "", "--appendonly", "no"),
     *("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"),
 )
-"""No persistence, and a replica that can follow at once."""
+"""Options of both servers: no persistence, and a replica that synchronizes at once."""
 
 
 @pytest.fixture
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pair]:
-    """Two servers of the embedded kind, or of the parameter's."""
+    """Two servers of the embedded kind, or of the kind that the parameter names."""
     program = BINARIES[getattr(request, "param", "valkey")]
     if program is None:
         pytest.skip("redis-server (7.0 or newer) is not on the PATH")

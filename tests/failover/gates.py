@@ -18,10 +18,10 @@ DEADLINE_SECONDS = 30.0
 
 
 class Gate:
-    """An address in front of a server, as a host name or a virtual address is. For one event loop.
+    """An address in front of a server, as a host name or a virtual address is. It works in one event loop.
 
-    After `point_at`, new connections reach the new server and old ones stay, as with a name. After `hold`, nothing
-    passes in either direction, and bytes that arrive meanwhile are lost when the gate is cut.
+    After `point_at`, new connections reach the new server and existing connections stay, as with a host name. After
+    `hold`, nothing passes in either direction, and bytes that arrive meanwhile are lost when the gate is cut.
     """
 
     def __init__(self, port: int) -> None:

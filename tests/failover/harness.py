@@ -1,7 +1,8 @@
-"""The product on a store that fails over, a client that remembers what it posted, and what readers hold.
+"""The product on a store that fails over, a client that remembers its posts, and the content that readers hold.
 
-The client does what clients are told to (DESIGN §14): it posts a command again, with the same id, until it has an
-answer, and keeps the command until it saw it in the chat. Tests print their figures (`pytest -s`) and assert the bars.
+The client follows the rules for clients (DESIGN §14): it posts a command again, with the same id, until it has an
+answer, and keeps the command until the command appears in the chat. Tests print their figures (`pytest -s`) and assert
+the bars.
 """
 
 from collections import Counter

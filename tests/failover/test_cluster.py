@@ -90,7 +90,7 @@ async def test_a_slot_that_moves_while_its_chats_are_answered_loses_and_repeats_
 
 
 def _has_said(watcher: Watcher, texts: list[str]) -> bool:
-    """Return whether the chat rests and holds each of the user's texts once, whether merged into one message or not."""
+    """Return whether the chat rests and holds each of the user's texts once, in merged or separate messages."""
     state = watcher.state
     if state is None or not state.is_at_rest or state.runtime.queue_size:
         return False

@@ -2,7 +2,7 @@
 follows.
 
 Commands that were accepted but not yet copied are lost with the node: Redis promises no more (DESIGN §14). We promise
-that clients see the loss, so that they send these commands again, and that every command then has taken effect once.
+that clients learn of the loss, so that they send these commands again, and that every command then takes effect once.
 The figures are printed: `pytest -s tests/failover/test_cluster_node_lost.py`.
 """
 

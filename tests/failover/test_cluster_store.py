@@ -1,5 +1,5 @@
-"""The store on a Cluster, beyond the contract of all stores: moved slots, missing nodes, and scripts that must not stop
-halfway."""
+"""The store on a Cluster, beyond the contract of all stores: moved slots, missing nodes, and scripts that must run as a
+whole or not at all."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -47,7 +47,7 @@ def empty(nodes: Nodes) -> Nodes:
 
 
 def elsewhere(nodes: Nodes, key: bytes) -> tuple[ClusterNode, ClusterNode]:
-    """Return the node that has this key, and another node."""
+    """Return the node that has this key, and one other node."""
     here = nodes.owner_of(key)
     return here, next(node for node in nodes.primaries if node is not here)
 
@@ -58,8 +58,8 @@ async def move(nodes: Nodes, key: bytes) -> None:
 
 
 async def test_a_script_that_meets_a_slot_on_its_way_does_nothing_rather_than_half(empty: Nodes) -> None:
-    """All keys that `append` names are still on this node, but a blob that it keeps has moved to the other node. If the
-    script began, it would stop in the middle: the entry would be written, and the blob would expire."""
+    """All keys that `append` names are still on this node, but a blob that it keeps has moved to the other node. A
+    script that began would stop in the middle: the entry would be written, and the blob would expire."""
     chat = KEYS.chat(CHAT)
     async with RedisStore(empty.url) as store:
         taken = await owned(store)
@@ -104,7 +104,7 @@ async def test_commands_and_channels_go_where_their_slot_goes(empty: Nodes) -> N
 
 
 async def test_who_only_listens_goes_with_the_slot_too(empty: Nodes) -> None:
-    """It sends no command that would be told of the move; the node takes the channel from it."""
+    """A listener sends no command that would report the move; the node closes its subscription instead."""
     async with (
         RedisStore(empty.url) as store,
         RedisStore(empty.url) as listening,
@@ -143,7 +143,8 @@ async def test_a_token_that_nobody_waits_for_any_more_goes_to_another_worker(emp
 
 
 async def test_a_post_learns_from_the_shard_whether_the_owner_hears_it(empty: Nodes) -> None:
-    """DISPATCH §7, FAST: the count of one node's subscribers is enough where all subscribe at the slot's own node."""
+    """DISPATCH §7, FAST: if all processes subscribe at the slot's own node, the count of that node's subscribers is
+    enough."""
     async with RedisStore(empty.url) as store:
         async with store.inbox_signals("w1") as signals:
             await owned(store, "w1")

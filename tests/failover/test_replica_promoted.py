@@ -27,7 +27,7 @@ DRAIN_SECONDS = 30.0
 
 
 async def drained(primary: StoreServer) -> None:
-    """Wait until no accepted command waits in an inbox: a command that is in no chat after that is lost."""
+    """Wait until no accepted command is in an inbox: a command that is in no chat after that is lost."""
     with anyio.fail_after(DRAIN_SECONDS):
         while any(primary.client.xlen(inbox) for inbox in primary.client.scan_iter("tc:*:inbox")):
             await anyio.sleep(0.02)
@@ -43,12 +43,12 @@ async def accepted_after(client: Client, since: float, *, task_status: TaskStatu
 
 
 def is_thrown_back(reader: Watcher, snapshots: int) -> bool:
-    """Return whether the reader has received another snapshot since it had so many."""
+    """Return whether the reader has received another snapshot beyond the given count."""
     return reader.snapshots > snapshots
 
 
 async def resumed(url: str, chat_id: str, last_id: str) -> Watcher:
-    """Return a reader that came back with that id, once its first frame has arrived."""
+    """Return a reader that reconnected with this id, once its first frame has arrived."""
     async with watching(url, chat_id, headers={"Last-Event-ID": last_id}) as reader:
         await reader.until(lambda w: w.frames)
         return reader
@@ -120,7 +120,7 @@ async def test_what_a_promotion_lost_is_shown_and_posting_again_makes_it_whole_a
         assert statuses == {"accepted": len(lost), "duplicate": len(client.accepted) - len(lost)}
         assert told(watchers["long"]) == told(reference)
         for chat_id, reader in watchers.items():
-            # The positions of the lost future exist again by now, with other content.
+            # The positions of the lost events exist again by now, with other content.
             back = await resumed(url, chat_id, before[chat_id][0])
             assert back.frames[0]["type"] == "snapshot"
             assert back.snapshot == reader.snapshot

@@ -1,5 +1,5 @@
-"""A store notices that its server is no longer the primary, even if the store only listens, and sends no write twice.
-These tests run the store alone, in this process, over real servers."""
+"""A store notices that its server is no longer the primary, even if the store only subscribes, and sends no write
+twice. These tests run the store alone, in this process, over real servers."""
 
 import time
 from collections.abc import AsyncIterator
@@ -19,10 +19,10 @@ from threadcast_protocol.wire.errors import Unavailable
 pytestmark = pytest.mark.anyio
 
 both_servers = pytest.mark.parametrize("pair", ["valkey", "redis7"], indirect=True)
-"""For tests where the server's answer matters; elsewhere one server is enough."""
+"""Used where the behaviour of each server matters; elsewhere one server is enough."""
 
 NOTICED_SECONDS = 2.0
-"""Maximum seconds until readers notice, also readers of a quiet chat (the watch of `route.py`)."""
+"""Maximum seconds until readers notice, including readers of a quiet chat (the watch of `route.py`)."""
 
 TIMEOUT_SECONDS = 30.0
 
@@ -38,7 +38,7 @@ async def posted(store: RedisStore, request_id: str) -> Posted:
 
 
 async def reconnected(log_messages: AsyncIterator[LogMessage], seconds: float) -> None:
-    """Wait until the channels were opened again: messages before that may be missing."""
+    """Wait until the channels are subscribed again: earlier messages may be missing."""
     with anyio.fail_after(seconds):
         assert (await anext(log_messages)).kind == "reconnected"
 
@@ -46,8 +46,8 @@ async def reconnected(log_messages: AsyncIterator[LogMessage], seconds: float) -
 async def test_a_reader_of_a_quiet_chat_leaves_a_demoted_server_without_anybody_writing(pair: Pair) -> None:
     async with RedisStore(pair.url) as store, store.follow(CHAT) as log_messages:
         await pair.replicated()
-        # No connection is closed, and the old primary follows a server that does not exist, so it would stay silent for
-        # ever.
+        # No connection is closed, and the old primary follows a server that does not exist, so the old primary would
+        # stay silent for ever.
         pair.primary.ask("REPLICAOF", "127.0.0.1", free_port())
         pair.promote()
         since = time.monotonic()
@@ -140,7 +140,7 @@ async def test_a_primary_that_wants_replicas_refuses_while_it_has_none(pair: Pai
 
 
 async def test_a_server_that_comes_back_is_found_by_everybody(pair: Pair) -> None:
-    """A waiting bell, lanes and channels all leave the old server and use the new one."""
+    """Waiting bell reads, lanes and channels all leave the old server and use the new one."""
     async with RedisStore(pair.url) as store, store.follow(CHAT) as log_messages, store.bell() as bell:
         assert await bell.wait(0.01) is None
         await pair.replicated()

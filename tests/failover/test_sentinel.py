@@ -43,7 +43,7 @@ class Watched(NamedTuple):
 
 
 def is_settled(watched: Watched) -> bool:
-    """Return whether each sentinel knows the others and the replica: before that, no sentinel would be elected."""
+    """Return whether each sentinel knows the others and the replica: before that, no sentinel can be elected."""
 
     def knows(each: StoreServer) -> bool:
         facts = each.client.sentinel_master(SERVICE)
@@ -108,7 +108,8 @@ async def test_a_lost_primary_is_replaced_without_a_restart_of_anything(
                     await anyio.sleep(0.05)
                 while accepted_at[-1] < killed_at:
                     await anyio.sleep(0.01)
-            watched.primary.signal(signal.SIGCONT)  # a sentinel that hung does not know of the failover for a while
+            # a sentinel that was stopped does not know of the failover for a while
+            watched.primary.signal(signal.SIGCONT)
             accepted_seconds = next(at for at in accepted_at if at > killed_at) - killed_at
             await reader.until(lambda w: len(w.frames) > events + 3, FAILOVER_SECONDS)
             answer_seconds = time.monotonic() - killed_at

@@ -22,7 +22,7 @@ def effect(text: str) -> str:
 
 
 async def gate(name: str) -> str:
-    """Note that the gate was reached, and wait until a test opens it."""
+    """Record that the gate was reached, and wait until a test opens it."""
     effect(f"at {name}")
     while not (DATA / name).exists():
         await asyncio.sleep(0.01)
@@ -30,7 +30,7 @@ async def gate(name: str) -> str:
 
 
 async def short(name: str) -> str:
-    """Have an effect at the beginning, and another one 0.4 s later, at the end."""
+    """Have an effect at the beginning, and another one at the end, 0.4 s later."""
     effect(f"{name} begins")
     await asyncio.sleep(0.4)
     return effect(f"{name} ends")
@@ -62,7 +62,7 @@ def look(what: str) -> str:
 
 @tool(policy="client", timeout_seconds=1)
 def glance() -> str:
-    """A client looks, at once."""
+    """Call a client tool that answers at once."""
     raise NotImplementedError
 
 
@@ -93,7 +93,7 @@ if CODE != "missing":
 
     @agent("steps", tools=TOOLS)
     async def steps(ctx: AgentContext) -> None:
-        """Waits in the middle of its steps; newer code has other operations."""
+        """Wait in the middle of the steps; newer code has other operations."""
         name = "renamed" if CODE == "renamed" else "one"
         if CODE == "reordered":
             await ctx.call("search", {"q": "tea"})
@@ -110,7 +110,7 @@ if CODE != "missing":
 
 @agent("versions", tools=TOOLS)
 async def versions(ctx: AgentContext) -> None:
-    """Goes another way in newer code, in a loop and in branches."""
+    """Take another path in newer code, in a loop and in branches."""
 
     async def branch(number: int) -> str:
         if CODE == "new" and ctx.version("branch-2"):
@@ -134,13 +134,13 @@ async def versions(ctx: AgentContext) -> None:
 
 @agent("answers", tools=TOOLS)
 async def answers(ctx: AgentContext) -> None:
-    """Writes an answer as the message says."""
+    """Write an answer as the message requests."""
     await ctx.answer(write_on if str(ctx.messages[-1].content) == "shown" else write)
 
 
 @agent("short", tools=TOOLS)
 async def short_steps(ctx: AgentContext) -> None:
-    """Has steps that end soon, alone or beside others."""
+    """Run steps that end soon, alone or beside others."""
     try:
         if str(ctx.messages[-1].content) == "gather":
             ended = await ctx.gather(*(ctx.step(f"s{number}", short, f"s{number}") for number in range(3)))
@@ -153,7 +153,7 @@ async def short_steps(ctx: AgentContext) -> None:
 
 @agent("waits", tools=TOOLS)
 async def waits(ctx: AgentContext) -> None:
-    """Waits in a step that may not run twice."""
+    """Wait in a step that may not run twice."""
     try:
         said = await ctx.step("slow", gate, "slow")
     except OutcomeUnknown:
@@ -163,7 +163,7 @@ async def waits(ctx: AgentContext) -> None:
 
 @agent("two", tools=TOOLS)
 async def two(ctx: AgentContext) -> None:
-    """Asks twice in one branch, and works in another."""
+    """Ask twice in one branch, and work in another."""
 
     async def works() -> str:
         await ctx.ask("Begin?")
@@ -181,7 +181,7 @@ async def two(ctx: AgentContext) -> None:
 
 @agent("race", tools=TOOLS)
 async def race(ctx: AgentContext) -> None:
-    """Lets the first branch win, while others are in the middle of the operation that the message names."""
+    """Let the first branch win while others are in the middle of the operation that the message names."""
 
     async def loses() -> object:
         match str(ctx.messages[-1].content):
@@ -205,7 +205,7 @@ async def race(ctx: AgentContext) -> None:
 
 @agent("order", tools=TOOLS)
 async def order(ctx: AgentContext) -> None:
-    """Answers in one branch, while another one has a step and then answers too, or calls a tool."""
+    """Answer in one branch, while another has a step and then also answers, or calls a tool."""
 
     async def other() -> str:
         try:
@@ -221,7 +221,7 @@ async def order(ctx: AgentContext) -> None:
 
 @agent("looks", tools=TOOLS)
 async def looks(ctx: AgentContext) -> None:
-    """Answers in one branch, while a client looks for the other one after a tool has run."""
+    """Answer in one branch, while another calls a client tool after a server tool has run."""
 
     async def looking() -> str:
         await ctx.call("slow_tool")
@@ -237,14 +237,14 @@ async def looks(ctx: AgentContext) -> None:
 
 @agent("reader", tools=[])
 async def reader(ctx: AgentContext) -> None:
-    """Reads, in a sub-chat."""
+    """Read, in a sub-chat."""
     await ctx.step("read", gate, "read", retry="idempotent")
     await ctx.answer(f"read {ctx.messages[-1].content}")
 
 
 @agent("parent", tools=TOOLS)
 async def parent(ctx: AgentContext) -> None:
-    """Runs sub-chats: two, or as many as the message says."""
+    """Run sub-chats: two, or as many as the message says."""
     count = int(str(ctx.messages[-1].content))
     pages = await ctx.gather(*(ctx.chats.run(f"page{number}", mode="reader") for number in range(count)))
     await ctx.answer(f"{len(pages)} pages, the last one said: {pages[-1].text}")
@@ -252,7 +252,7 @@ async def parent(ctx: AgentContext) -> None:
 
 @agent("large", tools=TOOLS)
 async def large(ctx: AgentContext) -> None:
-    """Has a large result, and uses it after a question."""
+    """Have a large result, and use it after a question."""
     text = await ctx.step("large", lambda: "x" * 2_000_000, retry="safe")
     await ctx.ask("Go on?")
     await ctx.answer(f"{len(text)} characters")
@@ -260,7 +260,7 @@ async def large(ctx: AgentContext) -> None:
 
 @agent("many", tools=TOOLS)
 async def many(ctx: AgentContext) -> None:
-    """Fails in one branch while another one waits."""
+    """Fail in one branch while another waits."""
 
     async def inner() -> list[str]:
         return await ctx.gather(ctx.ask("Inner?"), ctx.call("nothing"))
@@ -273,7 +273,7 @@ async def many(ctx: AgentContext) -> None:
 
 @agent("overdue", tools=TOOLS)
 async def overdue(ctx: AgentContext) -> None:
-    """Lets a client look that never does, while a step runs."""
+    """Call a client tool that is never answered, while a step runs."""
 
     async def looking() -> str:
         try:

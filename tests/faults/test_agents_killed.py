@@ -1,5 +1,5 @@
-"""kill -9 of the worker that asks an operator's agent: while an approval waits, in the middle of an answer, and between
-rounds. The answer is that of an undisturbed run, each tool ran once, and all readers agree."""
+"""Kills the worker that calls an operator's agent with kill -9: while an approval waits, in the middle of an answer,
+and between rounds. The answer is that of an undisturbed run, each tool ran once, and all readers agree."""
 
 import random
 from pathlib import Path

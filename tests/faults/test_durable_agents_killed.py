@@ -62,7 +62,7 @@ async def decide(fleet: Fleet, reason: PauseReason, accepted: bool = True, answe
 
 
 async def deploy(fleet: Fleet, code: str) -> None:
-    """Start a worker with other code, and kill all others."""
+    """Start a worker with other code, and kill all other workers."""
     former, fleet.workers = fleet.workers, []
     fleet.data.mkdir(exist_ok=True)
     (fleet.data / "code").write_text(code)
@@ -77,7 +77,7 @@ async def killed(fleet: Fleet) -> None:
 
 
 async def equal(fleet: Fleet, stayed: Watcher) -> None:
-    """A client that connects now has the same state, to the letter."""
+    """Check that a client that connects now has exactly the same state."""
     async with watching(fleet.url, "c1") as joined:
         assert joined.snapshot == stayed.snapshot
     assert stayed.snapshots == 1
@@ -381,7 +381,7 @@ async def test_an_answer_begins_after_the_client_calls_of_other_branches(fleet: 
         await until_effect(fleet, "at tool")
         open_gate(fleet, "until")
         await stayed.until(lambda w: steps_of(w).get("until") == "done")
-        open_gate(fleet, "tool")  # the answer waits for the end of this tool, after which a client is asked
+        open_gate(fleet, "tool")  # the answer waits for the end of this tool; then the agent calls a client tool
         await stayed.until(lambda w: w.state is not None and bool(w.state.runtime.ide_calls))
         assert stayed.state is not None
         [call] = stayed.state.runtime.ide_calls

@@ -1,5 +1,5 @@
-"""kill -9 of the owner of a durable run at four moments that the commit draws; `python -m tests.faults.durable` plays
-as many as one likes."""
+"""Kills the owner of a durable run with kill -9 at four moments that the commit's hash draws; `python -m
+tests.faults.durable` plays more of them."""
 
 import random
 import subprocess

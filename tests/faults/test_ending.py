@@ -72,7 +72,7 @@ def takes_connections(port: int) -> bool:
 
 
 def files_of(pid: int) -> str:
-    """Name the open files of a process, for the message of a test that fails."""
+    """Name the open files of a process, for the message of a failed test."""
     links = sorted(Path(f"/proc/{pid}/fd").iterdir(), key=lambda link: int(link.name))
     return " ".join(f"{link.name}:{link.readlink()}" for link in links)
 
@@ -99,7 +99,7 @@ async def test_a_tool_that_panics_is_a_failed_result_and_the_server_goes_on(stac
 
 
 async def test_whatever_ends_a_process_stands_in_its_log_and_in_its_status(stack: ExitStack, tmp_path: Path) -> None:
-    """asyncio lets no code of ours catch this exception."""
+    """asyncio gives no code of ours a chance to catch this exception."""
     server = await serving(stack, tmp_path)
     await ask(server.url, "exits_in_a_task")
     assert await server.ended() == 1
@@ -156,7 +156,7 @@ async def test_a_second_signal_ends_a_process_whose_event_loop_is_blocked(stack:
             await anyio.sleep(0.05)
     server.send(signal.SIGINT)
     with anyio.fail_after(DEADLINE_SECONDS):
-        while is_pending(server.pid, signal.SIGINT):  # a second signal before that would be one with the first
+        while is_pending(server.pid, signal.SIGINT):  # a second signal before that would merge with the first
             await anyio.sleep(0.01)
     with anyio.fail_after(END_SECONDS):
         assert await server.stop(signal.SIGINT) == 128 + signal.SIGINT

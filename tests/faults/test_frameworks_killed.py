@@ -1,5 +1,5 @@
-"""kill -9 of the owner of a run of each framework at two moments that the commit draws; `python -m
-tests.faults.frameworks` plays as many as one likes."""
+"""Kills the owner of a run of each framework with kill -9 at two moments that the commit's hash draws; `python -m
+tests.faults.frameworks` plays more of them."""
 
 import random
 from pathlib import Path

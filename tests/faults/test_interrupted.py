@@ -1,4 +1,5 @@
-"""kill -9 of the worker around a message that interrupts: the message is added once, and no waiting message is lost."""
+"""Kills the worker with kill -9 around a message that interrupts: the message is added once, and no waiting message is
+lost."""
 
 import random
 from pathlib import Path
@@ -20,7 +21,7 @@ ESSAY = {"model": "demo/essay?words=900&rate=80"}
 
 
 def said(watcher: Watcher) -> list[str]:
-    """Return the request ids of the user messages in the order of their events; an id that was added twice is there
+    """Return the request ids of the user messages in the order of their events; an id that was added twice appears
     twice."""
     added = [event.message for event in watcher.events if isinstance(event, MessageAdded)]
     return [message.client_request_id or "" for message in added if message.role == "user"]

@@ -1,7 +1,7 @@
-"""kill -9 of the worker that owns a chat, at random moments of an answer: another worker goes on, and no reader
-notices.
+"""Kills the worker that owns a chat with kill -9, at random moments of an answer: another worker continues, and no
+reader notices.
 
-A web process, two workers and a store of their own, as real processes. Each round starts an answer, waits for a
+The tests use a web process, two workers and a store, all real processes. Each round starts an answer, waits for a
 random event of it, and kills its owner; a reader that stayed connected and one that joins afterwards must end with
 exactly the text that an undisturbed run gives.
 """
@@ -37,7 +37,7 @@ async def essay(url: str, chat_id: str, params: JsonObject) -> None:
 
 
 def shown_characters(watcher: Watcher) -> int:
-    """Of the answer. Return the length of the shown answer. A count of deltas would not do: a busy machine puts more
+    """Of the answer. Return the length of the shown answer. A count of deltas would not work: a busy machine puts more
     text into one delta."""
     shown = watcher.messages if watcher.state is not None else []
     return len(shown[-1][1]) if shown and shown[-1][0] == "assistant" else 0

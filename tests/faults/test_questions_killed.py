@@ -1,5 +1,5 @@
-"""kill -9 of the worker whose tool asks a person: the question goes with its call, and a call that may run again asks
-again."""
+"""Kills the worker whose tool asks a person with kill -9: the question ends with its call, and a call that may run
+again asks again."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""The store stalls, or dies and comes back: posts are refused with 503, no command is lost, and all chats go on without
-help."""
+"""The store stalls, or dies and comes back: posts are refused with 503, no command is lost, and all chats continue by
+themselves."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ ESSAY = {"model": "demo/essay?words=150&rate=60"}
 
 @asynccontextmanager
 async def harness(tmp_path: Path) -> AsyncIterator[tuple[Process, StoreServer]]:
-    """A server process over a store of its own that can be stopped and started."""
+    """A server process over its own store, which can be stopped and started."""
     with (
         running_store(tmp_path, PERSISTENT) as store,
         start("serve", "--port", "0", log=tmp_path / "log", environment={"REDIS_URL": store.url}) as process,
@@ -32,7 +32,7 @@ async def harness(tmp_path: Path) -> AsyncIterator[tuple[Process, StoreServer]]:
 
 
 async def ready(url: str, wanted: int) -> str:
-    """Wait until the server says that it can, or cannot, take commands."""
+    """Wait until the server reports that it can, or cannot, take commands."""
     async with httpx2.AsyncClient(timeout=10) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             while (answer := await client.get(f"{url}/readyz")).status_code != wanted:
@@ -84,7 +84,7 @@ async def test_the_embedded_store_is_started_again_when_it_dies(tmp_path: Path) 
             await watcher.at_rest()
             os.kill(_child_of(process.pid), signal.SIGKILL)
             with anyio.fail_after(DEADLINE_SECONDS):
-                while "store.restarted" not in process.log_text():  # the 503 before it may be too short to be seen
+                while "store.restarted" not in process.log_text():  # the 503 before may be too short to be seen
                     await anyio.sleep(0.05)
             await ready(process.url, 200)
             await command(process.url, "c1", user_message("b", "after"))

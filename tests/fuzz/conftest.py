@@ -1,4 +1,4 @@
-"""Laws are broken on purpose here, thousands of times: what the product logs about it is not shown."""
+"""Laws are broken on purpose here, thousands of times, so the product's log lines are not shown."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,5 @@
-"""Good inputs to begin with: what the conformance transcripts say, a sample of every command and event, a chat's log.
+"""Good inputs to begin with: the bodies of the conformance transcripts, a sample of every command and event, a chat's
+log.
 
 Each list is made once, in a fixed order, so that a seed means the same inputs in every run.
 """
@@ -43,7 +44,7 @@ PNG = (
 
 
 _BY = Principal("local", ("approve",))
-"""One permission: a set of two has no order that lasts from one process to the next."""
+"""One permission only, because a set of two has an order that differs between processes."""
 
 
 def _bytes(value: object) -> bytes:
@@ -96,7 +97,7 @@ def events() -> list[bytes]:
 
 @cache
 def chat() -> PureChat:
-    """A chat in which much has happened: two branches, a call, a pause, a queue, an answer that is being written."""
+    """Return a chat that has everything: two branches, a call, a pause, a queue, an answer that is being written."""
     tools: dict[str, Tool] = {"clock": FakeTool(name="clock"), "mail": FakeTool(name="mail", policy="ask")}
     it = PureChat(table(tools))
     it.command(say("first", "first"), _BY)

@@ -1,7 +1,7 @@
 """A long run against a server of its own: `python -m tests.fuzz --seconds 600`.
 
-Round after round of what `test_http.py` does once, each with a seed that follows from the first; it prints what was
-asked and how it was answered, and ends at the first thing that should not be, with the words that make it again.
+Repeats what `test_http.py` does once, each round with a seed that follows from the first; prints the requests and the
+statuses, and ends at the first violation, with the command that reproduces it.
 """
 
 import collections
@@ -21,12 +21,13 @@ from tests.fuzz.served import alive, failure_of, served
 __all__ = ["EXAMPLES", "asked_for", "odd_round", "raw_round"]
 
 EXAMPLES, STORIES, STEPS, ODD_REQUESTS, RAW_REQUESTS = 15, 15, 10, 500, 300
-"""Of one round: requests of each operation, stories and their steps, requests that are odd and that are not HTTP. A
-round takes half a minute."""
+"""The counts of one round: requests of each operation, stories and their steps, odd requests, and requests that are not
+HTTP. A round takes half a minute."""
 
 
 def odd_round(url: str, seed: int, count: int, answers: collections.Counter[str]) -> None:
-    """Well-formed requests with odd values: below 500, and every refusal in our one form. Raises AssertionError."""
+    """Send well-formed requests with odd values: statuses are below 500, and every refusal has our one form. Raises
+    AssertionError."""
     random = Random(seed)
     bodies = [*corpus.commands(), *corpus.exports(), b'{"message":"hi"}', corpus.PNG]
     for number in range(count):
@@ -46,7 +47,7 @@ _STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3})")
 
 
 def raw_round(url: str, seed: int, count: int, answers: collections.Counter[str]) -> None:
-    """Bytes of any kind: the connection ends before the deadline, without a status of 5xx. Raises AssertionError."""
+    """Send arbitrary bytes: the connection ends before the deadline, without a status of 5xx. Raises AssertionError."""
     random = Random(seed)
     bodies = corpus.commands()
     for number in range(count):
@@ -62,12 +63,12 @@ def raw_round(url: str, seed: int, count: int, answers: collections.Counter[str]
 
 def asked_for(seconds: float, seed: int, examples: int = EXAMPLES) -> int:
     """Make rounds until the time is over, at least one, and return the exit status. With fewer `examples` of each
-    operation, a round has fewer of everything in the same measure."""
+    operation, a round has fewer of everything else in proportion."""
     from tests.fuzz.openapi import (
         operations,
         stories,
         try_operation,
-    )  # here: tests that want none of it import this, too
+    )  # imported here, because tests that do not need schemathesis import this module too
 
     answers: collections.Counter[str] = collections.Counter()
     began = time.monotonic()

@@ -1,6 +1,6 @@
-"""Damages good inputs, as bytes and as JSON: what is near to right reaches further into a decoder than noise.
+"""Damages good inputs, as bytes and as JSON: inputs that are almost right reach further into a decoder than noise.
 
-Each choice is taken from a `Random`, so the same numbers make the same bytes again. `run.py` passes the random numbers
+Each choice is drawn from a `Random`, so the same numbers make the same bytes again. `run.py` passes the random numbers
 of hypothesis, which then shrinks the damage.
 """
 
@@ -12,14 +12,15 @@ from random import Random
 __all__ = ["damaged", "mutated", "pieces"]
 
 INPUT_MAX_BYTES = 65_536
-"""Of one input. Larger ones test patience, not decoders: bounds on size have tests of their own."""
+"""Of one input. Larger inputs take long and find no more errors in decoders; bounds on size have separate tests."""
 
 _NUMBERS = (
     *("0", "-0", "-1", "1", "0.5", "-0.0", "1e400", "-1e400", "1e-400", "1E+2", "01", "+1", ".5", "1.", "0x10", "NaN"),
     *("Infinity", "-Infinity", str(2**31), str(2**53 + 1), str(2**63), str(-(2**63) - 1), str(2**64), str(10**30)),
     *("9" * 400, "9" * 5_000, "1" + "0" * 308, "0." + "3" * 400),
 )
-"""The second half of the last line: more digits than `int()` reads by default (4300), and a float's last decade."""
+"""The second half of the last line has more digits than `int()` reads by default (4300), and a float's highest
+decade."""
 
 _TEXTS = (
     "",
@@ -43,7 +44,7 @@ _TEXTS = (
     "data:image/png;base64,",
     "data:image/png;base64,iVBORw0KGgo=",
     "/v1/chats/c/blobs/" + "a" * 64,
-    "１２",  # digits, but not of ASCII
+    "１２",  # digits that are not ASCII
     "²",
     "true",
     "null",
@@ -56,7 +57,7 @@ _TEXTS = (
 _RAW = (
     b"\xff",
     b"\xc0\x80",  # an overlong NUL
-    b"\xed\xa0\x80",  # half of a surrogate pair, as UTF-8 must not have it
+    b"\xed\xa0\x80",  # half of a surrogate pair, encoded as UTF-8 forbids
     b"\xf4\x90\x80\x80",  # beyond U+10FFFF
     b"\xef\xbb\xbf",
     b"\\ud800",
@@ -111,7 +112,7 @@ _WORDS = (
 
 
 def mutated(random: Random, corpus: Sequence[bytes]) -> bytes:
-    """An input of the corpus, changed in some places or unchanged."""
+    """Return an input of the corpus, changed in some places or unchanged."""
     data = random.choice(corpus)
     for _ in range(random.choice((0, 0, 1, 1, 1, 2, 3))):
         change = _json_changed if random.random() < 0.6 else damaged
@@ -120,7 +121,7 @@ def mutated(random: Random, corpus: Sequence[bytes]) -> bytes:
 
 
 def pieces(random: Random, data: bytes) -> list[bytes]:
-    """The same bytes in pieces: all at once, byte by byte, or cut anywhere."""
+    """Return the same bytes in pieces: all at once, byte by byte, or cut anywhere."""
     how = random.random()
     if how < 0.2 or len(data) < 2:
         return [data]
@@ -134,7 +135,7 @@ def pieces(random: Random, data: bytes) -> list[bytes]:
 
 
 def damaged(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
-    """Something wrong with the bytes, in one place."""
+    """Return the bytes with damage in one place."""
     at = random.randrange(len(data) + 1)
     match random.randrange(20):
         case 0 if data:  # a bit
@@ -144,7 +145,7 @@ def damaged(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
             return data[:at]
         case 2:  # a hole
             return data[:at] + data[at + random.randrange(1, 20) :]
-        case 3:  # something that is special somewhere
+        case 3:  # something that is special to some decoder
             return data[:at] + random.choice(_RAW) + data[at:]
         case 4:  # something special in its place
             put = random.choice(_RAW)
@@ -157,7 +158,7 @@ def damaged(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
             return data[:at] + other[random.randrange(len(other) + 1) :]
         case 7:  # noise
             return data[:at] + random.randbytes(random.randrange(1, 9)) + data[at:]
-        case _:  # another word of JSON in the place of one, or of a word of anything else
+        case _:  # another JSON word in the place of a JSON word, or of any word
             word = _WORD.search(data, at) or _WORD.search(data)
             if word is None:
                 return data[:at] + random.choice(_WORDS) + data[at:]
@@ -168,7 +169,7 @@ def damaged(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
 
 
 def _json_changed(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
-    """Changed as JSON where it is some: the whole, a line of it or the data of an event. Else as bytes."""
+    """Return JSON that was changed: the whole input, a line of it or the data of an event. Else as bytes."""
     lines = data.split(b"\n")
     at = random.randrange(len(lines)) if len(lines) > 1 else 0
     for place in (at, *(at + step for step in range(1, 4) if at + step < len(lines))):
@@ -176,7 +177,7 @@ def _json_changed(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes
         if line[:1] in (b"{", b"["):
             try:
                 changed = _tree_changed(random, line, corpus)
-            except (ValueError, RecursionError):  # no JSON any more, or deeper than what writes it
+            except (ValueError, RecursionError):  # no longer JSON, or nested deeper than what writes it
                 changed = None
             if changed is not None:
                 lines[place] = head + changed
@@ -200,7 +201,7 @@ def _tree_changed(random: Random, text: bytes, corpus: Sequence[bytes]) -> bytes
             holder[key] = random.choice(_TEXTS)
         case 4 if isinstance(holder, dict):
             value = holder.pop(key)
-            if random.random() < 0.5:  # else it is gone
+            if random.random() < 0.5:  # otherwise the value is removed
                 holder[random.choice((f"{key}x", "", "\0", "type", "__class__"))] = value
         case 5:  # a value from elsewhere
             other_holder, other_key = random.choice(slots)
@@ -228,7 +229,8 @@ _MARK = "~put something here~"
 
 
 def _slots(tree: object) -> "list[tuple[dict[str, object], str]]":
-    """Every place below the top of a tree where a value stands. A list's are told as a dict's."""
+    """Return every place below the root of a tree that holds a value. The items of a list are treated as those of a
+    dict."""
     found: list[tuple[dict[str, object], str]] = []
     waiting = [tree]
     while waiting and len(found) < 2_000:

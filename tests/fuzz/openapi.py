@@ -1,9 +1,10 @@
-"""The OpenAPI document put to a real server, by schemathesis: every operation alone, and stories that follow links.
+"""Tests a real server against the OpenAPI document with schemathesis: every operation alone, and sequences that follow
+links.
 
-Requests that fit the document and requests that do not; answers must be of a status, a type and a shape that it has,
-never 5xx, and never without a token. Streams end only when their reader leaves, so they are opened, read until their
-first block, and left. Where server and document differ, one of the two must be corrected. Each check that is switched
-off has a reason beside it.
+Sends requests that fit the document and requests that do not; answers must have a status, a type and a shape that the
+document lists, never 5xx, and never succeed without a token. Streams end only when their reader disconnects, so they
+are opened, read until their first block, and closed. Where server and document differ, one of the two must be
+corrected. Each check that is switched off has a reason beside it.
 """
 
 import contextlib
@@ -36,10 +37,10 @@ STREAMS = ("/v1/chats/subscribe", "/v1/chats/feed", "/v1/sidebar/subscribe")
 
 _NOT_ASKED = (
     # `test_contract.py` compares the verdicts on bodies in both directions, with a reason for each exception. These two
-    # also judge parameters, of which the server skips those that it does not know (PROTOCOL §2), and what a chat is.
+    # checks also judge parameters, of which the server skips unknown ones (PROTOCOL §2), and chats.
     "negative_data_rejection",
     "positive_data_acceptance",
-    # It expects that a chat which one link made is there for the next; here a chat is there once its owner wrote it.
+    # The check expects that a chat which one link made exists for the next; here a chat exists once its owner wrote it.
     "ensure_resource_availability",
     "object_level_authorization",  # needs two callers; tests/integration/test_auth_http.py has them
 )
@@ -50,7 +51,8 @@ def _checks() -> Any:  # Any: functions and classes, which schemathesis tells ap
 
 
 def _checks_of(status: int) -> Any:  # Any: as above
-    """502 says that the model's provider failed, such as for a model that it does not have; the document has it."""
+    """502 says that the model's provider failed, for example because it does not have the model; the document lists
+    that status."""
     return [check for check in _checks() if status != 502 or check.__name__ != "not_a_server_error"]
 
 
@@ -60,8 +62,9 @@ def _lines(context: schemathesis.SerializationContext, value: object) -> bytes:
 
 
 def _document() -> JsonObject:
-    """Ours, but for two things that it can say in one way alone: a token is needed here, where others run without; and
-    a stream's schema is of its text, which OpenAPI 3.1 cannot say event by event, as schemathesis reads it."""
+    """Return our document with two changes that the published one cannot express: a token is required here, while other
+    servers run without; and a stream's schema describes its text, because schemathesis cannot read OpenAPI 3.1 event by
+    event."""
     document = openapi_document()
     document["security"] = [{"bearer": []}]
     for item in document["paths"].values():
@@ -92,7 +95,7 @@ def _settings(examples: int) -> settings:
 
 
 def operations(url: str) -> Iterator[tuple[str, Operation]]:
-    """Every operation, by its label, such as `GET /v1/chats`."""
+    """Return every operation by its label, such as `GET /v1/chats`."""
     for found in _schema(url).get_all_operations():
         operation = found.ok()  # type: ignore[union-attr]  # an error in our document is raised here, as it should be
         assert operation is not None
@@ -100,7 +103,7 @@ def operations(url: str) -> Iterator[tuple[str, Operation]]:
 
 
 def try_operation(operation: Operation, examples: int, seed: int) -> None:
-    """Sends this number of requests to one operation. Raises what a check found, with a curl command."""
+    """Send this number of requests to one operation. Raises the violation that a check found, with a curl command."""
 
     @hypothesis.seed(seed)
     @_settings(examples)
@@ -116,8 +119,8 @@ def try_operation(operation: Operation, examples: int, seed: int) -> None:
 
 
 def open_stream(case: Request) -> None:
-    """The first bytes of a stream, or its refusal. `requests` has no deadline for a whole answer, so it is read in
-    pieces."""
+    """Return the first bytes of a stream, or its refusal. `requests` has no deadline for a whole answer, so the answer
+    is read in pieces."""
     with requests.Session() as session, contextlib.ExitStack() as stack:
         kwargs = case.as_transport_kwargs(headers=HEADERS)
         kwargs.pop("stream", None)
@@ -134,22 +137,22 @@ def open_stream(case: Request) -> None:
 
 
 def stories(url: str, examples: int, steps: int, seed: int) -> Counter[str]:
-    """Runs this number of sequences of requests, in which each request follows a link from an earlier answer. The
-    operations that were requested, with the status of each answer, such as `readChat 200`."""
+    """Run this number of sequences of requests, in which each request follows a link from an earlier answer. Returns
+    the operations that were requested, with the status of each answer, such as `readChat 200`."""
     answers: Counter[str] = Counter()
     schema = _schema(url)
     for path in STREAMS:
         schema = schema.exclude(path=path)
     found: list[Exception] = []
     commands, listed = schema["/v1/chats/{chat_id}/commands"]["POST"], schema["/v1/chats"]["GET"]
-    kept = Bundle("catch_all")  # schemathesis' name: it sorts what is put here by operation and status
+    kept = Bundle("catch_all")  # schemathesis requires this name: it sorts the values by operation and status
 
     @hypothesis.seed(seed)
     class Story(schema.as_state_machine()):  # type: ignore[misc]  # made at run time
         @initialize(target=kept, answered=strategies.booleans())
         def say(self, answered: bool) -> object:
-            """The operations that no link can lead to, because the client chooses a chat's id. A deleted chat stays
-            deleted."""
+            """Call the operations that no link can lead to, because the client chooses a chat's id. A deleted chat
+            stays deleted."""
             body: JsonObject = {"type": "user_message", "client_request_id": uuid.uuid4().hex, "content": "hello"}
             headers = {"Prefer": "wait=5"} if answered else {}
             path = {"chat_id": f"story-{uuid.uuid4().hex}"}

@@ -1,8 +1,9 @@
-"""Requests byte by byte, as no client library would let them out: odd ids, headers and queries, and what is no HTTP.
+"""Sends requests byte by byte that no client library would send: odd ids, headers and queries, and bytes that are not
+HTTP.
 
-`odd_request` is well-formed with strange values; `broken_requests` is anything: bytes that were changed, requests one
-behind the other, halves, trickles. The server must answer with a status below 500, or end the connection, before the
-deadline. It knows the wire and nothing of chats.
+`odd_request` is well-formed with strange values; `broken_requests` is anything: changed bytes, pipelined requests,
+halves of requests, and slow pieces. The server must answer with a status below 500, or end the connection, before the
+deadline. It implements the wire and nothing about chats.
 """
 
 import socket
@@ -116,7 +117,7 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """The connection was still open at the deadline, and nothing, or half an answer, had come."""
+    """The connection was still open at the deadline, and the server had sent nothing or half an answer."""
 
 
 def _value(random: Random) -> str:
@@ -126,7 +127,7 @@ def _value(random: Random) -> str:
 
 
 def odd_request(random: Random, bodies: Sequence[bytes]) -> tuple[str, bytes]:
-    """A method, and a request of it that a parser takes: values are strange, their frame is not."""
+    """Return a method, and a request of it that a parser accepts: the values are strange, the framing is correct."""
     method, template = random.choice(_PATHS)
     path = template
     while "{}" in path:
@@ -150,7 +151,7 @@ def odd_request(random: Random, bodies: Sequence[bytes]) -> tuple[str, bytes]:
 
 
 def broken_request(random: Random, bodies: Sequence[bytes]) -> bytes:
-    """One or several pipelined requests, with or without a mistake in any place."""
+    """Return one or several pipelined requests, with or without a mistake in any place."""
     whole = b"".join(odd_request(random, bodies)[1] for _ in range(random.choice((1, 1, 2, 5))))
     if random.random() < 0.5:
         whole = whole.replace(b"Connection: close\r\n", random.choice(_FRAMES), 1)
@@ -181,10 +182,10 @@ def _connected(url: str) -> socket.socket:
 
 
 def ask(url: str, method: str, request: bytes) -> Answer:
-    """The answer to one request; for a stream, only its head.
+    """Return the answer to one request; for a stream, only its head.
 
     Raises:
-        NoAnswer: not before the deadline.
+        NoAnswer: the deadline passed.
     """
     ends_at = time.monotonic() + DEADLINE_SECONDS
     came = bytearray()
@@ -219,10 +220,10 @@ def _answer(head: bytes, body: bytes) -> Answer:
 
 
 def send_raw(url: str, data: bytes, random: Random) -> bytes:
-    """Returns all bytes until the server ends the connection; of a stream, only those until the server begins to send.
+    """Return all bytes until the server closes the connection; of a stream, only those until the server begins to send.
 
     Raises:
-        NoAnswer: it did neither before the deadline.
+        NoAnswer: the server did neither before the deadline.
     """
     ends_at = time.monotonic() + DEADLINE_SECONDS
     came = bytearray()
@@ -238,6 +239,6 @@ def send_raw(url: str, data: bytes, random: Random) -> bytes:
                 connection.settimeout(max(0.01, ends_at - time.monotonic()))
         except TimeoutError:
             raise NoAnswer(f"still open after {DEADLINE_SECONDS:g} s: {data[:300]!r}") from None
-        except OSError:  # reset or closed in the middle, which is an answer too
+        except OSError:  # reset or closed in the middle, which also counts as an answer
             pass
     return bytes(came)

@@ -17,7 +17,8 @@ from tests.fuzz.target import Target, held
 __all__ = ["FOUND", "HANG_SECONDS", "SEED", "for_inputs", "found_inputs", "is_accepted"]
 
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
-"""A suite should fail for a change, not by chance, so it uses the same inputs unless FUZZ_SEED gives another seed."""
+"""A suite should fail because of a change, not by chance, so it uses the same inputs unless FUZZ_SEED gives another
+seed."""
 
 HANG_SECONDS = 1.0
 """Seconds of CPU for one input of at most 64 KiB: a server answers no other request while it decodes."""

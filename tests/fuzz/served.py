@@ -1,4 +1,4 @@
-"""A server to be fuzzed: real processes' HTTP over a real store, behind a token, with the demo models to answer.
+"""A server to be fuzzed: real processes and HTTP over a real store, with tokens and the demo models.
 
 Each fuzzer calls `alive` at its end, which checks that the server still answers and that nothing in it has crashed. No
 answer may be a 5xx and no request may hang, so every request has a deadline.
@@ -20,7 +20,8 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["DEADLINE_SECONDS", "HEADERS", "alive", "failure_of", "served"]
 
 DEADLINE_SECONDS = 20.0
-"""For any answer: the longest that a client may ask for is `Prefer: wait=30`, and nothing here waits so long."""
+"""Maximum seconds of any answer: the longest wait that a client may request is `Prefer: wait=30`, and no fuzzer
+requests that much."""
 
 _TOKEN = "fuzz-secret-token"
 HEADERS = {"Authorization": f"Bearer {_TOKEN}"}
@@ -41,8 +42,8 @@ permissions = ["approve", "diagnostics"]
 """
 
 _CLOSED = "the handler is closed"
-"""uvicorn's own line when bytes that are no HTTP follow a request whose answer is still being made: it closes the
-connection at once, and what is then written to it finds it closed. Nobody else notices."""
+"""uvicorn's own line when bytes that are not HTTP follow a request whose answer is still being made: uvicorn closes the
+connection at once, and what is then written finds the connection closed. Nobody else notices."""
 
 
 @contextlib.contextmanager
@@ -52,7 +53,7 @@ def served(base: Path) -> Iterator[Process]:
 
 
 def alive(server: Process) -> None:
-    """It answers, takes a command and carries it out; its log tells of no crash."""
+    """Check that the server answers, takes a command and carries it out, and that its log reports no crash."""
     with httpx2.Client(base_url=server.url, headers=HEADERS, timeout=DEADLINE_SECONDS) as client:
         assert client.get("/livez").json() == {"status": "ok"}
         assert client.get("/readyz").status_code == 200
@@ -64,7 +65,7 @@ def alive(server: Process) -> None:
 
 
 def failure_of(status: int, body: bytes, content_type: str | None) -> JsonObject:
-    """Our one form of an error (PROTOCOL §1), or that of a door's wire around it, with a code of §17."""
+    """Return our one form of an error (PROTOCOL §1), or a door's error around it, with a code of §17."""
     assert 400 <= status < 500, (status, body[:500])
     assert content_type == "application/json", (status, content_type, body[:500])
     failure: JsonObject = json.loads(body)

@@ -25,7 +25,7 @@ class Target(NamedTuple):
 
 
 def held(condition: object, *what: object) -> None:
-    """Like `assert`, but also under `-O`, and with what differs.
+    """Behave like `assert`, but also under `-O`, and report the difference.
 
     Raises:
         AssertionError: the law is broken.

@@ -1,4 +1,5 @@
-"""The OpenAPI document and the server give the same verdict on bodies: what fits is taken, what does not is refused.
+"""The OpenAPI document and the server give the same verdict on bodies: the server accepts what fits and refuses what
+does not.
 
 The server is a real one, and requests use HTTP. An answer 400 or 413 refuses the body. Any other answer means that the
 body was understood, even if the request failed (404: no such chat; 409: the id was used before; 429: too many wait).
@@ -59,14 +60,16 @@ COMPLETIONS_BEYOND = re.compile(
     r"messages[./]\d+[./](content|tool_call_id)|messages must end|tools[./]\d+[./]|each call needs a result|"
     r"as this server"
 )
-"""Rules of `chatCompletions` that its schema cannot say: what a message has by its role, and how a history ends."""
+"""Rules of `chatCompletions` that its schema cannot express: the fields of a message by its role, and how a history
+ends."""
 
 AI_SDK_BEYOND = re.compile("no message of the user|the id of a message has|a file must be a data URL")
-"""Rules of the AI SDK's door that its schema cannot say: the last message of the user counts, ids are bounded in bytes,
-and files are data URLs."""
+"""Rules of the AI SDK's door that its schema cannot express: the last message of the user counts, ids are bounded in
+bytes, and files are data URLs."""
 
 AG_UI_BEYOND = re.compile(r"[(]/messages|a list of parts|[(]/tools")
-"""Rules of the door of AG-UI that its schema cannot say: what a message has by its role, and the whole of the tools."""
+"""Rules of the door of AG-UI that its schema cannot express: the fields of a message by its role, and the total size of
+the tools."""
 
 RESPONSES_BEYOND = re.compile(r"\((input|items|text|tools|tool_choice|prompt|store|previous_response_id|\))")
 """Places in bodies of Responses whose rules the schema does not say: items and tools of foreign types are open objects,
@@ -84,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def ask(client: httpx2.Client, path: str, asked: Asked) -> Verdict:
-    """Send the body, and read no more of a stream than its beginning."""
+    """Send the body, and of a stream read only its beginning."""
     url = path.format(chat_id="c1", stream_id="s1", mode="agent")
     with client.stream("POST", url, **asked.request) as answer:
         if answer.status_code not in (400, 413):
@@ -112,7 +115,8 @@ def is_beyond_schema(operation_id: str, words: str) -> bool:
 
 
 def differences(server: Process, operation_id: str, bodies: Iterable[Asked]) -> tuple[list[str], int, int]:
-    """Return the differences between document and server, and how many bodies both accept and both refuse."""
+    """Return the differences between document and server, and the numbers of bodies that both accept and that both
+    refuse."""
     path, _ = (json_operations() | raw_operations())[operation_id]
     found, taken, refused = [], 0, 0
     with httpx2.Client(base_url=server.url, headers=HEADERS, timeout=DEADLINE_SECONDS) as client:
@@ -151,7 +155,7 @@ def test_server_and_document_agree_on_raw_bodies(server: Process, operation_id: 
 
 @pytest.mark.slow(40)
 def test_server_and_document_agree_on_bodies_that_are_made_from_the_document(server: Process) -> None:
-    from schemathesis import Case, GenerationMode  # here: only who runs this pays 2 s for schemathesis
+    from schemathesis import Case, GenerationMode  # imported here: only runs that need it pay 2 s for schemathesis
 
     from tests.fuzz.openapi import Operation, Request, operations
 

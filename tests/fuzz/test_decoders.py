@@ -1,7 +1,8 @@
-"""Every decoder keeps its law for inputs that hypothesis makes from good ones, and for all that once broke a law.
+"""Every decoder keeps its law for inputs that hypothesis makes from good ones, and for all inputs that once broke a
+law.
 
 `FUZZ_INPUTS=100000 FUZZ_SEED=7 pytest tests/fuzz/test_decoders.py -n 2` makes more inputs, with another seed. An input
-that breaks a law goes into `found.json` once the decoder is mended.
+that breaks a law is added to `found.json` once the decoder is fixed.
 """
 
 import faulthandler
@@ -20,13 +21,14 @@ from tests.fuzz.targets import all_targets
 from tests.fuzz.targets.models import import_sdks
 
 INPUTS = int(os.environ.get("FUZZ_INPUTS", "20000"))
-"""For all targets together, shared by their weights."""
+"""Inputs for all targets together, divided by their weights."""
 
 STUCK_SECONDS = 300.0 + INPUTS / 100
 """Seconds for one target. A decoder that hangs in C raises no exception, so the process then ends with a traceback."""
 
 GROWTH_MAX_BYTES = 512 * 1024 * 1024
-"""An input has 64 KiB, and a decoder may make a hundred times that of it (a list of numbers), but not keep it."""
+"""An input has 64 KiB, and a decoder may allocate a hundred times as much for it (a list of numbers), but must not keep
+it."""
 
 
 @pytest.mark.slow(25)
@@ -47,7 +49,7 @@ def test_every_decoder_gives_a_value_or_its_own_error_whatever_it_is_given(
     assert verdicts[True], "a law that accepts no good input tests nothing"
     count = INPUTS * target.weight // sum(each.weight for each in all_targets().values())
     held_bytes = peak_bytes()
-    with capfd.disabled():  # else the traceback of a decoder that hangs is lost
+    with capfd.disabled():  # otherwise the traceback of a decoder that hangs is lost
         faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
         try:
             for_inputs(target.corpus, max(count, 100), judge, found_inputs(name))

@@ -1,4 +1,5 @@
-"""A real server, asked in every way that the document knows and in many that no client should: 0 of 5xx, 0 hangs.
+"""A real server receives every request that the document lists and many that no client should send: no 5xx, no hanging
+request.
 
 `python -m tests.fuzz` does the same for a chosen time.
 """
@@ -24,13 +25,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 @pytest.mark.slow(40)
 def test_every_operation_of_the_document_answers_as_the_document_says(server: Process) -> None:
-    from tests.fuzz.openapi import operations, try_operation  # here: only who runs this pays 2 s for schemathesis
+    # imported here: only runs that need it pay 2 s for schemathesis
+    from tests.fuzz.openapi import operations, try_operation
 
     failed = []
     for label, operation in operations(server.url):
         try:
             try_operation(operation, 12, SEED)
-        except Exception as wrong:  # every operation is asked, and what each found is told
+        except Exception as wrong:  # every operation is requested, and every violation is reported
             failed.append(f"{label}, seed {SEED}: {getattr(wrong, 'exceptions', [wrong])}")
     assert not failed, "\n\n".join(failed)
 
@@ -54,7 +56,7 @@ def test_bytes_that_are_no_requests_neither_hang_nor_break_the_server(server: Pr
 
 
 def test_requests_that_never_end_take_nothing_from_others(server: Process) -> None:
-    """Two hundred connections that sent half a request; the server answers others meanwhile."""
+    """Opens two hundred connections that sent half a request; the server answers others meanwhile."""
     place = server.url.removeprefix("http://").partition(":")
     halves: list[socket.socket] = []
     try:

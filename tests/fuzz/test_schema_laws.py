@@ -22,7 +22,7 @@ from threadcast_protocol.wire.errors import Refused
 
 INPUTS = 2_000
 ENOUGH = 50
-"""Inputs of each verdict: fewer would test little, and a schema is slow to judge an input that it refuses."""
+"""Minimum inputs of each verdict: fewer would test little, and a schema is slow to judge an input that it refuses."""
 
 _COMMITTED = threadcast.api.schema.DOCUMENTS
 
@@ -38,7 +38,7 @@ def test_every_command_that_is_accepted_fits_the_committed_schema() -> None:
     def judge(body: bytes, _: Random) -> None:
         try:
             check_command(decode_command(body))
-            body_digest(body)  # which reads what the decoder skips
+            body_digest(body)  # the schema checks what the decoder skips
         except Refused:
             if counts["refused"] < ENOUGH:
                 with contextlib.suppress(ValueError, RecursionError):

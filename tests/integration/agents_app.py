@@ -1,4 +1,4 @@
-"""Agents of an operator's file, for tests: they use every piece, every form of function, and fail on demand."""
+"""Agents of an operator's file, for tests: they use every operation, every form of function, and fail on demand."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ def charge(cents: int, ctx: ToolContext) -> str:
 
 @tool()
 def balance() -> str:
-    """The balance of the account."""
+    """Return the balance of the account."""
     return "7 dollars"
 
 
@@ -63,7 +63,7 @@ async def pieces(round: Round) -> AsyncIterator[object]:
 
 @agent("mirror", tools=["balance"])
 def mirror(round: Round) -> str:
-    """Tells what it was given."""
+    """Repeats its input."""
     told = {
         "roles": [message.role for message in round.messages],
         "tools": [offered.name for offered in round.tools],
@@ -79,7 +79,7 @@ def mirror(round: Round) -> str:
 
 @agent("slow", tools=[])
 def slow(round: Round) -> Iterator[str]:
-    """A sync generator, which must not hold up the server."""
+    """A sync generator, which must not block the server."""
     for word in WORDS:
         time.sleep(0.005)
         yield word
@@ -108,7 +108,7 @@ async def greedy(round: Round) -> AsyncIterator[object]:
 
 @agent("goes_on", tools=[])
 async def goes_on(round: Round) -> AsyncIterator[str]:
-    """Writes what is missing behind the text that people have seen."""
+    """Continues the text that people have seen."""
     for word in WORDS[len(round.shown.split()) :]:
         yield word
         await asyncio.sleep(0.02)

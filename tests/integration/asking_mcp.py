@@ -84,7 +84,7 @@ def build() -> MCPServer:
 
     @server.tool()
     async def resolve(name: Annotated[Name, Resolve(your_name)]) -> str:
-        """Greet somebody whose name is asked for before the tool runs."""
+        """Greet a user whose name is requested before the tool runs."""
         return f"hello {name.name}"
 
     @server.tool()

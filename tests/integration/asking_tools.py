@@ -82,7 +82,7 @@ async def forget(ctx: ToolContext) -> str:
 
 @tool(timeout_seconds=0.5)
 async def briefly(ctx: ToolContext) -> str:
-    """Ask, and then take too long."""
+    """Ask, and then run past the time limit."""
     await ctx.ask("Ready?")
     await anyio.sleep(60)
     return "never"
@@ -90,7 +90,7 @@ async def briefly(ctx: ToolContext) -> str:
 
 @agent("asker")
 async def asker(ctx: AgentContext) -> None:
-    """Asks a person, and says the answer."""
+    """Asks a person, and repeats the answer."""
     try:
         await ctx.answer(f"the answer is {await ctx.ask('Which **one**?', ['short', 'long'])}")
     except Rejected:
@@ -99,7 +99,7 @@ async def asker(ctx: AgentContext) -> None:
 
 @agent("caller", tools=[ask])
 async def caller(ctx: AgentContext) -> None:
-    """Calls a tool that asks, in two branches of which one asks itself."""
+    """Calls a tool that asks, in two branches; one of the branches also asks a question of its own."""
     called, own = await ctx.gather(ctx.call("ask", {"text": "For the tool?"}), ctx.ask("For the agent?"))
     await ctx.answer(f"{called}; {own}")
 

@@ -1,4 +1,4 @@
-"""A state machine's ground: a chat of a real server, three readers of it, and the model that says what it must be.
+"""A state machine's context: a chat of a real server, three readers of the chat, and the model that predicts its state.
 
 It posts a command, waits until the stream has reached the state that the model predicts, and compares. The rules in
 `test_model_http.py` choose the commands.
@@ -21,7 +21,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["SETTLE_SECONDS", "UNKNOWN", "ChatMachine"]
 
 SETTLE_SECONDS = 30.0
-"""Steps take milliseconds; only a mistake takes longer."""
+"""Seconds that one step may take: steps take milliseconds, and only an error takes longer."""
 
 UNKNOWN = "no-such-thing"
 
@@ -48,7 +48,7 @@ class ChatMachine(RuleBasedStateMachine):
         self.move_to(f"m-{uuid.uuid4().hex[:12]}", ChatModel())
 
     def move_to(self, chat_id: str, model: ChatModel) -> None:
-        """This chat from now on, with its readers."""
+        """Use this chat, with its readers, from now on."""
         self.end()
         self.chat_id, self.model = chat_id, model
         self.ids: dict[int, str] = {}
@@ -78,7 +78,7 @@ class ChatMachine(RuleBasedStateMachine):
         return f"r{next(self.names)}"
 
     def send(self, body: JsonObject, *statuses: int, chat_id: str = "") -> str:
-        """POST; the answer must have one of these statuses, or 404 where no such chat is."""
+        """Post a command; the answer must have one of these statuses, or 404 if the chat does not exist."""
         answer = self.tabs.request("POST", f"/v1/chats/{chat_id or self.chat_id}/commands", body)
         said = answer.json()
         self.tell(f"{body} -> {answer.status_code} {said}")
@@ -88,7 +88,7 @@ class ChatMachine(RuleBasedStateMachine):
         return str(said.get("status", said.get("code")))
 
     def queue(self, asked: Asked, **fields: object) -> None:
-        """A command that may wait for its turn."""
+        """Send a command that may wait in the queue."""
         kinds = {"say": "user_message", "retry": "retry_from_index", "continue": "continue_message"}
         kind = kinds.get(asked.kind, f"{asked.kind}_message" if asked.kind != "regenerate" else asked.kind)
         body: JsonObject = {"type": kind, "client_request_id": asked.request_id, **fields}
@@ -106,7 +106,8 @@ class ChatMachine(RuleBasedStateMachine):
         self.settle()
 
     def act(self, kind: str, **fields: object) -> str | None:
-        """A command that acts at once; None where there is no such chat. The model must be told after it."""
+        """Send a command that acts at once; returns None if the chat does not exist. The caller must apply the command
+        to the model afterwards."""
         request_id = self.name()
         body: JsonObject = {"type": kind, "client_request_id": request_id, **fields}
         if self.model.exists:
@@ -116,7 +117,8 @@ class ChatMachine(RuleBasedStateMachine):
         return None
 
     def target(self, pick: int) -> tuple[int | None, str]:
-        """A message that the stream has shown, on the path or aside; now and then one that is not there."""
+        """Return a message that the stream has shown, on the active path or off it; sometimes one that does not
+        exist."""
         known = [key for key in self.model.nodes if key in self.ids]
         if pick % 8 == 7 or not known:
             return None, UNKNOWN
@@ -125,7 +127,8 @@ class ChatMachine(RuleBasedStateMachine):
 
     def words(self, kind: str) -> str:
         number = next(self.names)
-        letters = "".join("abcdefghij"[int(digit)] for digit in str(number))  # no sum for the demo model to work out
+        # no arithmetic for the demo model to work out
+        letters = "".join("abcdefghij"[int(digit)] for digit in str(number))
         note_line = f'call write_note {{"name":"n{number}.md","text":"{"x" * (number % 7)}"}}'
         open_line = f'call open_file {{"path":"f{number}"}}'
         match kind:
@@ -138,10 +141,10 @@ class ChatMachine(RuleBasedStateMachine):
             case _:
                 return f"alpha {letters}"
 
-    # What must be so.
+    # The checks that must hold.
 
     def settle(self) -> None:
-        """Hold server, model and readers to each other; a failure tells all that was done to the chat."""
+        """Compare server, model and readers; a failure reports all commands of the chat."""
         try:
             self.compare_with_model()
             self.compare_readers()
@@ -191,7 +194,8 @@ class ChatMachine(RuleBasedStateMachine):
         }
 
     def learn_ids(self, state: ChatState) -> None:
-        """Which message is which: by its place, and the same one for ever; siblings in the order of their making."""
+        """Map each message of the model to its id by its place, for good; siblings are in the order of their
+        creation."""
         drafted = state.draft.message.message_id if state.draft is not None else None
         for key, message in zip(self.model.path, snapshot_of(state).messages, strict=True):
             node = self.model.nodes[key]
@@ -229,7 +233,7 @@ class ChatMachine(RuleBasedStateMachine):
             behind = one if position(one) < position(other) else other
             if not await behind.until(lambda _: position(one) == position(other) >= 0, SETTLE_SECONDS):
                 return None
-            return [json.loads(tab.watcher.snapshot) for tab in (one, other)]  # no await: neither changes
+            return [json.loads(tab.watcher.snapshot) for tab in (one, other)]  # no await in between, so neither changes
 
         shown = self.tabs.call(level)
         assert shown is not None, f"one reader stands at {position(one)}, a fresh one at {position(other)}"

@@ -1,8 +1,9 @@
-"""A second, as simple as possible implementation of a chat: a dict of nodes, a path, a queue.
+"""A second implementation of a chat, as simple as possible: a dict of nodes, a path, a queue.
 
-Written from PROTOCOL alone. It shares no line with `protocol/`, so that a mistake there is not repeated here; only the
-words of the demo models are taken from where they are made. It has neither times nor the server's ids: messages are
-numbers in the order of their creation, and the test that drives a real server beside it maps ids to numbers.
+It is written from PROTOCOL alone. It shares no line with `protocol/`, so that a mistake there is not repeated here;
+only the words of the demo models are taken from where they are made. It has neither times nor the server's ids:
+messages are numbers in the order of their creation, and the test that drives a real server beside it maps ids to
+numbers.
 """
 
 import itertools
@@ -29,11 +30,11 @@ class Run:
 
 
 class _No(Exception):
-    """Refused, with its code."""
+    """A refusal, with its code."""
 
 
 class ChatModel(TreeModel):
-    """One chat. `acks` are the words on the stream about each request: True, or the code of the refusal."""
+    """One chat. `acks` has the ack of each request on the stream: True, or the code of the refusal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,8 +52,8 @@ class ChatModel(TreeModel):
     # The requests to the model.
 
     def ask(self, asked: Asked) -> None:
-        """Into the queue: what has priority before all others, else in the order of coming. A command that interrupts
-        ends the run and is taken next."""
+        """Add a command to the queue: commands with priority come before all others, the rest in the order of arrival.
+        A command that interrupts ends the run and comes next."""
         self._ack(asked.request_id, True)
         if asked.interrupt:
             self.queue.insert(0, replace(asked, priority=True))
@@ -63,7 +64,7 @@ class ChatModel(TreeModel):
         self._go_on()
 
     def refuse(self, request_id: str, code: str) -> None:
-        """It never got in."""
+        """Record a command that was refused before it reached the queue."""
         self._ack(request_id, code)
 
     def set_params(self, request_id: str, *, model: str | None, keeps_partial: bool | None) -> None:
@@ -152,7 +153,7 @@ class ChatModel(TreeModel):
         self._ack(request_id, True)
 
     def fork(self, request_id: str, target: int | None) -> "ChatModel":
-        """The chat that a `branch_from_chat` makes of this one."""
+        """Return the fork that a `branch_from_chat` makes of this chat."""
         new = ChatModel()
         new.exists = True
         if target is None:
@@ -180,7 +181,7 @@ class ChatModel(TreeModel):
 
     @property
     def waiting_calls(self) -> list[Call]:
-        """The calls that a client must carry out."""
+        """Return the calls that a client must carry out."""
         return [] if self.run is None else [call for call in self.run.published if call in self.run.open]
 
     # The queue's head, when the chat rests.
@@ -231,7 +232,7 @@ class ChatModel(TreeModel):
         self._open("")
 
     def _regenerate_from(self, path: list[int], asked: Asked) -> int:
-        """The number of messages of the path that stay."""
+        """Return the number of messages of the path that stay."""
         roles = [self.nodes[key].role for key in path]
         if not path:
             raise _No("not_found")

@@ -1,7 +1,7 @@
 """A proxy between a client and its server that cuts every connection after a number of bytes, or swallows an answer.
 
-Loopback only, one task for each direction. It reads only the beginning of each request and forwards everything else
-unread.
+It works on loopback only, with one task for each direction. It reads only the beginning of each request and forwards
+everything else unread.
 """
 
 from collections.abc import AsyncIterator
@@ -14,8 +14,9 @@ __all__ = ["CuttingProxy", "cutting"]
 
 
 class CuttingProxy:
-    """`cut_after_bytes`: of the server's answers, on each connection; None cuts nothing. `loses_answers_to`: the next
-    request with this beginning reaches the server, and its answer is dropped. `cuts` counts what was ended here."""
+    """`cut_after_bytes`: bytes of the server's answers on each connection after which it is cut; None cuts nothing.
+    `loses_answers_to`: the next request with this beginning reaches the server, and its answer is dropped. `cuts`
+    counts the connections that were cut here."""
 
     def __init__(self, port: int) -> None:
         self.url = ""
@@ -48,7 +49,7 @@ class CuttingProxy:
                 data = await near.receive()
                 if self.loses_answers_to is not None and data.startswith(self.loses_answers_to):
                     self.loses_answers_to = None
-                    is_deaf.set()  # the server gets it; the client never hears so
+                    is_deaf.set()  # the server receives the request; the client never learns that
                 await far.send(data)
         tasks.cancel_scope.cancel()
 

@@ -69,7 +69,7 @@ def broken() -> str:
 
 @tool(retry="safe")
 async def ponder() -> str:
-    """Takes longer than an agent may be awake in these tests."""
+    """Runs longer than an agent may stay in memory in these tests."""
     await asyncio.sleep(2.5)
     return "pondered"
 
@@ -156,7 +156,7 @@ async def asks(ctx: AgentContext) -> None:
 
 @agent("sleeps", tools=TOOLS)
 async def sleeps(ctx: AgentContext) -> None:
-    """Sleeps, and remembers what time and chance were."""
+    """Sleeps, and records the values of time and randomness."""
     before = (ctx.now(), ctx.random(), ctx.new_id())
     kept = await ctx.step("keep", lambda: [before[0].isoformat(), *before[1:]], retry="safe")
     await ctx.sleep(seconds=1.5)
@@ -167,14 +167,14 @@ async def sleeps(ctx: AgentContext) -> None:
 
 @agent("clients", tools=TOOLS)
 async def clients(ctx: AgentContext) -> None:
-    """Lets a client look."""
+    """Calls a client tool."""
     seen, number = await ctx.gather(ctx.call("look", {"what": "sky"}), ctx.step("number", lambda: 3, retry="safe"))
     await ctx.answer(write, seen, number)
 
 
 @agent("reader", tools=[])
 async def reader(round: Round) -> AsyncIterator[object]:
-    """Reads, for the agents that run sub-chats."""
+    """Reads, for agents that run sub-chats."""
     yield f"read {round.messages[-1].content}"
 
 
@@ -191,7 +191,7 @@ async def parents(ctx: AgentContext) -> None:
 
 @agent("races", tools=TOOLS)
 async def races(ctx: AgentContext) -> None:
-    """Takes what comes first."""
+    """Takes the first result of several."""
     index, value = await ctx.first(
         ctx.call("charge", {"cents": 5}), ctx.step("quick", lambda: "quick", retry="safe"), ctx.sleep(days=1)
     )
@@ -206,7 +206,7 @@ async def patient(ctx: AgentContext) -> None:
 
 @agent("restarts", tools=TOOLS)
 async def restarts(ctx: AgentContext) -> None:
-    """Begins again and again."""
+    """Restarts again and again."""
     count = ctx.state or 0
     await ctx.step("count", effect, f"round {count}")
     if count < 3:
@@ -216,7 +216,7 @@ async def restarts(ctx: AgentContext) -> None:
 
 @agent("steered", tools=TOOLS)
 async def steered(ctx: AgentContext) -> None:
-    """Takes the messages that come while it works."""
+    """Uses the messages that arrive while it works."""
     await ctx.ask("Go on?")
     taken = await ctx.steered()
     await ctx.answer(write, *(each.content for each in taken))
@@ -224,13 +224,13 @@ async def steered(ctx: AgentContext) -> None:
 
 @agent("echo", tools=TOOLS)
 async def echo(ctx: AgentContext) -> None:
-    """Says what it was told."""
+    """Repeats the message."""
     await ctx.answer(str(ctx.messages[-1].content))
 
 
 @agent("unruly", tools=TOOLS)
 async def unruly(ctx: AgentContext) -> None:
-    """Misbehaves as it is told."""
+    """Misbehaves as the message tells it to."""
     match str(ctx.messages[-1].content):
         case "swallow":
             while True:
@@ -290,7 +290,7 @@ async def slowly() -> str:
 
 @agent("careless", tools=TOOLS)
 async def careless(ctx: AgentContext) -> None:
-    """Gives the operations what they refuse, and texts that JSON cannot hold."""
+    """Passes invalid arguments to the operations, and texts that JSON cannot hold."""
     refused = []
     for make in (
         lambda: ctx.sleep(days=1e9),

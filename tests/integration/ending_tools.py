@@ -51,14 +51,14 @@ def panics_in_a_thread() -> str:
 
 @tool()
 def panics_in_a_generator() -> Iterator[str]:
-    """Panics in a thread, after it has reported."""
+    """Panics in a thread, after it has yielded progress."""
     yield "on it"
     raise PanicException("index out of bounds")
 
 
 @tool()
 async def exits_in_a_task() -> str:
-    """Begins a task that exits, which asyncio lets end the loop."""
+    """Starts a task that exits, which makes asyncio end the loop."""
 
     async def exits() -> None:
         sys.exit(0)
@@ -76,14 +76,14 @@ def hangs_in_a_thread() -> str:
 
 @tool()
 async def hangs_in_the_executor() -> str:
-    """Does not end, in the executor of the event loop."""
+    """Blocks the event loop's executor for ever."""
     await asyncio.to_thread(time.sleep, FOR_EVER_SECONDS)
     return ""
 
 
 @tool()
 async def swallows_every_cancellation() -> str:
-    """Does not end, however often it is cancelled."""
+    """Ignores every cancellation and does not end."""
     while True:
         try:
             await asyncio.sleep(FOR_EVER_SECONDS)
@@ -93,14 +93,14 @@ async def swallows_every_cancellation() -> str:
 
 @tool()
 async def blocks_the_loop() -> str:
-    """Holds the event loop."""
+    """Blocks the event loop."""
     time.sleep(FOR_EVER_SECONDS)  # noqa: ASYNC251 - the fault that is tested
     return ""
 
 
 @tool()
 def hangs_in_a_child() -> str:
-    """Leaves a child that Python would wait for."""
+    """Leaves a child process that Python would wait for."""
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(FOR_EVER_SECONDS,))
     child.start()
     return str(child.pid)

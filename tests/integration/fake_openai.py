@@ -1,9 +1,9 @@
 """A small OpenAI-compatible server that says exactly what a test tells it to, over real HTTP on loopback.
 
-Each call (POST), at whatever path, takes the next `Reply`: a status with a body, or a stream of steps. A request for a
-list (GET) is answered with `lists` each time, or with 404. A step is bytes to send, `CUT` (drop the connection) or
-`HANG` (say nothing until the client leaves). It records what it was asked, on which connection, and whether the client
-left. Runs in a thread of its own, so that the code under test keeps its loop.
+Each call (POST), on any path, takes the next `Reply`: a status with a body, or a stream of steps. A request for a list
+(GET) is answered with `lists` each time, or with 404. A step is bytes to send, `CUT` (drop the connection) or `HANG`
+(say nothing until the client leaves). It records each request, its connection, and whether the client disconnected. It
+runs in its own thread, so that the code under test keeps its loop.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def in_whole(deltas: Sequence[Delta]) -> list[Delta]:
-    """The same with neighbouring texts joined: how many of them come together is up to how they were read."""
+    """Return the same with neighbouring texts joined, because their number depends on how they were read."""
     whole: list[Delta] = []
     for delta in deltas:
         last = whole[-1] if whole else None
@@ -48,7 +48,7 @@ def in_whole(deltas: Sequence[Delta]) -> list[Delta]:
 
 
 def chunk(**fields: object) -> bytes:
-    """A chunk as one event; `delta` and `finish_reason` go into its one choice."""
+    """Return a chunk as one event; `delta` and `finish_reason` go into its only choice."""
     choice = {key: fields.pop(key) for key in ("delta", "finish_reason") if key in fields}
     body: JsonObject = {
         "id": "c1",
@@ -72,7 +72,7 @@ STOP = chunk(finish_reason="stop")
 
 @dataclass
 class Reply:
-    """`hangs` before even the status line."""
+    """`hangs`: the server is silent even before the status line."""
 
     steps: Sequence[Step] = ()
     status: int = 200
@@ -81,7 +81,7 @@ class Reply:
 
 
 def failure(status: int, error: JsonObject, **headers: str) -> Reply:
-    """An error as OpenAI words it; `_` in a header's name stands for `-`."""
+    """Return an error in OpenAI's words; `_` in a header's name stands for `-`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     body = json.dumps({"error": error}).encode()
     return Reply([body], status, {"content-type": "application/json", **named})
@@ -115,7 +115,7 @@ class FakeOpenAI:
             if not message.get("more_body"):
                 break
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        said = json.loads(body) if body.startswith(b"{") else {}  # a sign-in comes as a form
+        said = json.loads(body) if body.startswith(b"{") else {}  # a sign-in is sent as a form
         asked = Asked(said, headers, tuple(scope["client"]), scope["path"])
         if scope["method"] == "GET":
             self.listed.append(asked)
@@ -145,7 +145,7 @@ class FakeOpenAI:
 
 @contextmanager
 def serve_fake_openai(port: int = 0) -> Iterator[FakeOpenAI]:
-    """A running server; `port` 0 takes any that is free.
+    """Run a server; `port` 0 takes any free port.
 
     Its socket listens before the thread starts, so callers need not wait for it.
     """
@@ -174,7 +174,7 @@ def fake_server() -> Iterator[FakeOpenAI]:
 
 @pytest.fixture
 def fake(fake_server: FakeOpenAI) -> FakeOpenAI:
-    """The server of this test's module, which has forgotten what earlier tests asked."""
+    """The server of this test's module, without the requests of earlier tests."""
     fake_server.replies.clear()
     fake_server.asked.clear()
     fake_server.listed.clear()
@@ -189,7 +189,7 @@ async def collect(provider: Provider, request: Request = REQUEST) -> list[Delta]
 
 
 async def failure_of(provider: Provider, request: Request = REQUEST) -> tuple[ModelFailed, list[Delta]]:
-    """Returns the failure of the call, and the deltas before it."""
+    """Return the failure of the call, and the deltas before it."""
     seen: list[Delta] = []
     with anyio.fail_after(30), pytest.raises(ModelFailed) as failed:
         async for delta in provider.stream(request):

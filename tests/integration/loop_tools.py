@@ -1,4 +1,5 @@
-"""Tools for tests of the loop: they meet each other, wait to be let go, and change the chat they run in."""
+"""Tools for tests of the loop: they meet each other, wait until a test releases them, and change the chat they run
+in."""
 
 import asyncio
 from collections import defaultdict
@@ -12,7 +13,7 @@ _here: dict[str, asyncio.Event] = defaultdict(asyncio.Event)  # the calls that h
 
 @tool(retry="safe")
 async def meet(context: ToolContext, me: str, other: str) -> str:
-    """Returns when the other call runs too; alone it would wait until its timeout."""
+    """Return when the other call runs too; alone it would wait until its timeout."""
     context.report(Progress(message=f"{me} is here"))
     _here[f"{context.chat_id}:{me}"].set()
     await _here[f"{context.chat_id}:{other}"].wait()
@@ -28,12 +29,12 @@ async def gate(name: str) -> str:
 
 @tool()
 async def open_gate(name: str) -> str:
-    """Lets through who waits at the gate."""
+    """Release the calls that wait at the gate."""
     _here[f"gate:{name}"].set()
     return "open"
 
 
 @tool()
 def file_under(key: str, value: str) -> ToolResult:
-    """Writes into the thread's metadata."""
+    """Write into the thread's metadata."""
     return ToolResult(content="filed", metadata_patch={key: value})

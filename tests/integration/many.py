@@ -1,4 +1,4 @@
-"""A stream of many chats, watched as a client does: each chat folded with the one reducer, no gap in any of them.
+"""Watches a stream of many chats as a client does: each chat is folded with the one reducer, and none may have a gap.
 
 Built on `Watcher`; ids of a stream of many are opaque, so positions are counted from each chat's snapshot.
 """
@@ -26,7 +26,7 @@ __all__ = ["ManyWatcher", "TwoWebs", "two_webs", "watching_many"]
 
 
 class ChatOfMany(Watcher):
-    """One chat of the stream. Its place is read from the stream's id, which a client would not do."""
+    """One chat of the stream. The chat's position is read from the stream's id, which a client would not do."""
 
     def take_of(self, body: JsonObject, stream_id: str) -> None:
         place = parse_stream_ids(stream_id, [self.chat_id])[self.chat_id]
@@ -83,7 +83,7 @@ class ManyWatcher:
                 await self._changed.wait()
 
     async def at_rest(self, chat_ids: Iterable[str], runs: int = 1) -> None:
-        """Each of these chats has had so many runs, and rests."""
+        """Wait until each of these chats has had this many runs, and rests."""
         for chat_id in chat_ids:
             await self.until(partial(_rests, chat_id, runs))
 
@@ -91,7 +91,7 @@ class ManyWatcher:
         return [int(frame["seq"]) for frame in self.chats[chat_id].frames]
 
     def said(self, kind: str, chat_id: str) -> list[JsonObject]:
-        """The transient frames of one kind and chat."""
+        """Return the transient frames of one kind and chat."""
         return [body for body in self.transient if (body["type"], body["chat_id"]) == (kind, chat_id)]
 
 
@@ -115,7 +115,7 @@ async def watching_many(
     headers: dict[str, str] | None = None,
     watcher: ManyWatcher | None = None,
 ) -> AsyncIterator[ManyWatcher]:
-    """A stream of these chats that stays open for the block, its answer begun."""
+    """Open a stream of these chats for the block; its answer has begun."""
     mine = watcher or ManyWatcher()
     address = f"{url}/v1/chats/subscribe?" + "&".join(
         [f"chat_id={chat_id}" for chat_id in chat_ids] + [query] * bool(query)

@@ -1,8 +1,8 @@
 """Real MCP servers to test against, written with the SDK's server side: `python mcp_servers.py stdio` or `http PORT`.
 
 They have tools that work, report progress, fail, take too long, crash the server and change what it offers, a text and
-an image as resources, and a prompt. Over HTTP, `POST /forget` makes the server forget its sessions, and only the older
-protocol, which has sessions, is spoken when the third argument is `legacy`.
+an image as resources, and a prompt. Over HTTP, `POST /forget` makes the server forget its sessions; if the third
+argument is `legacy`, the server speaks only the older protocol, which has sessions.
 """
 
 import asyncio
@@ -37,12 +37,12 @@ def build() -> MCPServer:
 
     @server.tool(structured_output=False)
     def whose(name: Annotated[str, "of a variable"]) -> str:
-        """A variable of the server's environment."""
+        """Return a variable of the server's environment."""
         return os.environ.get(name, "not there")
 
     @server.tool()
     def process() -> str:
-        """The number of the server's process."""
+        """Return the id of the server's process."""
         return str(os.getpid())
 
     @server.tool(name="count.steps")
@@ -59,12 +59,12 @@ def build() -> MCPServer:
 
     @server.tool()
     def stumble() -> str:
-        """Raise an exception that the SDK does not tell the client."""
+        """Raise an exception that the SDK does not pass on to the client."""
         raise ValueError("a stone in the way")
 
     @server.tool()
     async def wait(seconds: float) -> str:
-        """Take long; the server notes whether it was cancelled."""
+        """Take long; the server records whether the call was cancelled."""
         started.append("waiting")
         try:
             await asyncio.sleep(seconds)
@@ -75,12 +75,12 @@ def build() -> MCPServer:
 
     @server.tool()
     def last_wait() -> str:
-        """The outcome of the last wait."""
+        """Return the outcome of the last wait."""
         return started[-1] if started else "none"
 
     @server.tool()
     def picture() -> CallToolResult:
-        """A picture and a word."""
+        """Return a picture and a word."""
         return CallToolResult(
             content=[
                 TextContent(type="text", text="a pixel"),
@@ -103,7 +103,7 @@ def build() -> MCPServer:
         """Offer one more tool from now on."""
 
         def learnt() -> str:
-            """A tool that was not there before."""
+            """A tool that was not offered at first."""
             return "learnt"
 
         server.add_tool(learnt)
@@ -114,7 +114,7 @@ def build() -> MCPServer:
 
     @server.tool()
     def write_down(name: str) -> str:
-        """Adds a resource without notifying clients."""
+        """Add a resource without notifying clients."""
         server.add_resource(TextResource(uri=f"notes://{name}", name=name, text=name))
         return "ok"
 
@@ -144,7 +144,7 @@ def build() -> MCPServer:
 
 class Forgetful:
     """Answers 404 for sessions from before the last `POST /forget`, as a restarted server does; with `is_legacy`, it
-    does not know the newer way to begin either."""
+    also refuses the newer way to begin."""
 
     def __init__(self, app: ASGIApp, *, is_legacy: bool) -> None:
         self._app = app

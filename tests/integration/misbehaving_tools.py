@@ -1,4 +1,4 @@
-"""Tools for tests, given to the server by `--app`: they hang, fail, ask, and say where they ran."""
+"""Tools for tests, given to the server by `--app`: they hang, fail, ask, and report where they ran."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ def hang_in_thread() -> str:
 
 @tool()
 async def swallows_cancellation() -> str:
-    """Does not listen when it is told to stop."""
+    """Ignores its cancellation."""
     for _ in range(50):
         try:
             await asyncio.sleep(0.1)
@@ -41,14 +41,14 @@ def fail() -> str:
 
 @tool(timeout_seconds=0.2)
 async def too_slow() -> str:
-    """Takes longer than it may."""
+    """Runs past its time limit."""
     await asyncio.sleep(60)
     return ""
 
 
 @tool(policy="ask", retry="safe")
 def asks(text: str = "") -> str:
-    """Wants a person's word first."""
+    """Needs a person's approval first."""
     return f"allowed: {text}"
 
 

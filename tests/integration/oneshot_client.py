@@ -33,7 +33,7 @@ class Shown(NamedTuple):
 
     @property
     def bodies(self) -> list[Any]:  # Any: JSON of foreign wires, looked into by tests
-        """The data of all frames that are JSON objects."""
+        """Return the data of all frames that are JSON objects."""
         return [json.loads(frame.data) for frame in self.frames if frame.data.startswith("{")]
 
     def of(self, event: str) -> list[Any]:  # Any: as above
@@ -44,7 +44,7 @@ class Shown(NamedTuple):
 
 
 async def ask(url: str, path: str, body: JsonObject, headers: dict[str, str] | None = None) -> Shown:
-    """POST, and read the stream until the server ends it."""
+    """Post a request, and read the stream until the server ends it."""
     parser = FrameParser()
     frames: list[EventFrame] = []
     comments: list[str] = []
@@ -63,7 +63,7 @@ async def ask(url: str, path: str, body: JsonObject, headers: dict[str, str] | N
 async def opened(
     url: str, path: str, body: JsonObject, headers: dict[str, str] | None = None
 ) -> AsyncIterator[httpx2.Response]:
-    """An answer that has begun; leaving the block drops the connection."""
+    """Open an answer; leaving the block drops the connection."""
     async with (
         httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client,
         client.stream("POST", url + path, json=body, headers=headers or {}) as answer,

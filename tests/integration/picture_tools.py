@@ -1,4 +1,4 @@
-"""Tools whose results are more than a little text, for the tests of attachments: `serve --app` takes this file."""
+"""Tools whose results are more than a short text, for the tests of attachments: `serve --app` takes this file."""
 
 import base64
 
@@ -20,5 +20,5 @@ def long_report() -> str:
 
 @tool()
 def broken_picture() -> str:
-    """Says it is a picture."""
+    """Returns a part that is declared as a picture but is none."""
     return "data:image/png;base64," + base64.b64encode(b"not a picture").decode()

@@ -41,7 +41,7 @@ def propose_article(title: str, seconds: float = 0, object_id: str | None = None
 
 @tool()
 async def save_article(ctx: ToolContext, title: str, seconds: float = 0, object_id: str | None = None) -> str:
-    """Save an article, and take that long after it is saved."""
+    """Save an article, and take that long afterwards."""
     home = Path(ctx.data_dir)
     home.mkdir(parents=True, exist_ok=True)
     with (home / "articles.txt").open("a") as file:

@@ -14,7 +14,7 @@ __all__ = ["chat_id", "client", "server"]
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """`threadcast serve` with the embedded store and the demo models, fast enough to wait for."""
+    """Run `threadcast serve` with the embedded store and the demo models, which answer quickly."""
     base = tmp_path_factory.mktemp("server")
     with started_server(base, is_durable=True, app=Path(__file__).with_name("misbehaving_tools.py")) as process:
         yield process.wait_ready()

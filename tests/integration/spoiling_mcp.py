@@ -1,6 +1,6 @@
 """The MCP servers of `mcp_servers.py`, whose answers have small faults: `python spoiling_mcp.py stdio` or `http PORT`.
 
-On the wire, `@half@` becomes half of a surrogate pair and `@byte@` a byte that is no UTF-8, in the output of any tool.
+On the wire, `@half@` becomes half of a surrogate pair and `@byte@` a byte that is not UTF-8, in the output of any tool.
 """
 
 import subprocess

@@ -1,4 +1,5 @@
-"""Stores for tests: real servers, started once a session, a fresh store of each kind for each test, a few steps on it.
+"""Stores for tests: real servers, started once per session, a fresh store of each kind for each test, and a few steps
+on it.
 
 The fixtures reach tests through `conftest.py`, the helpers by import. Servers listen on unix sockets of their own and
 die with the test process; every store gets a logical database that is emptied first.
@@ -22,13 +23,13 @@ from threadcast.store.redis.store import RedisStore
 from threadcast_protocol.wire.ids import EntryId, Head
 
 STORES = ("memory", "valkey", "redis7", "cluster")
-"""Every implementation of the port and every server it must run on."""
+"""Every implementation of the port, and every server that it must run on."""
 
 LEASE_MS = 60_000
 CHAT = "chat-1"
 
 WAIT_SECONDS = 30.0
-"""What any single wait in a test may take."""
+"""Maximum seconds of any single wait in a test."""
 
 _databases = count()
 
@@ -42,7 +43,7 @@ def valkey_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
 
 @pytest.fixture(scope="session")
 def redis7_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The oldest server that must be enough."""
+    """The oldest server that must be supported."""
     binary = BINARIES["redis7"]
     if binary is None:
         pytest.skip("redis-server (7.0 or newer) is not on the PATH")
@@ -52,13 +53,13 @@ def redis7_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
 
 @pytest.fixture(scope="session")
 def cluster_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    """Three nodes of the embedded server, a third of the slots each."""
+    """Three nodes of the embedded server, with a third of the slots each."""
     with running_cluster(tmp_path_factory.mktemp("cluster")) as nodes:
         yield nodes
 
 
 def fresh_url(server: ServerProcess) -> str:
-    """A database of the server with nothing in it."""
+    """Return an empty database of the server."""
     url = f"{server.url}?db={next(_databases) % 16}"
     with redis.Redis.from_url(url) as client:
         client.flushdb()
@@ -90,14 +91,14 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def valkey_store(valkey_server: ServerProcess) -> AsyncIterator[RedisStore]:
-    """For tests that want any real store, once."""
+    """Any real store, for tests that run once."""
     async with fresh_store(valkey_server) as opened:
         yield opened
 
 
 async def eventually(look: Callable[[], Awaitable[object]]) -> None:
-    """Look until it is so. Waits for a change that another process or the store's clock makes and that is not
-    announced."""
+    """Check repeatedly until the condition holds. Use it for a change that another process or the store's clock makes
+    without an announcement."""
     with anyio.fail_after(WAIT_SECONDS):
         while not await look():
             await anyio.sleep(0.01)
@@ -117,7 +118,7 @@ def command(request_id: str = "r1", chat_id: str = CHAT, **changes: object) -> P
 
 
 def entry(expected: str, *, digest: str = "00000000000000aa", events: int = 1, **changes: object) -> AppendRequest:
-    """The next append after `expected`."""
+    """Return the next append after `expected`."""
     before = Head.parse(expected)
     head = Head(EntryId(before.entry_id.epoch, before.entry_id.n + 1), digest, before.position + events)
     fields: dict[str, object] = {
@@ -136,14 +137,14 @@ async def claim(store: Store, worker: str, chat_id: str = CHAT, lease_ms: int = 
 
 
 async def owned(store: Store, worker: str = "w1", chat_id: str = CHAT, lease_ms: int = LEASE_MS) -> Taken:
-    """A chat with one command, claimed and taken by `worker`."""
+    """Return a chat with one command, claimed and taken by `worker`."""
     await store.post(command(chat_id=chat_id))
     assert Claimed(chat_id, "") in await claim(store, worker, chat_id, lease_ms)
     return await store.take(chat_id, worker, "wake")
 
 
 async def consume_all(store: Store, head: str) -> str:
-    """An append that takes everything out of the inbox; the new head."""
+    """Append an entry that takes everything out of the inbox; returns the new head."""
     waiting = await store.read_inbox(CHAT, 1_000)
     request = entry(head, consumed=tuple((each.inbox_id, each.request_id) for each in waiting))
     assert await store.append(request) is Appended.OK

@@ -1,7 +1,7 @@
-"""Readers for tests that are not async: streams kept open in a loop of their own, on real connections.
+"""Readers for tests that are not async: streams kept open in a separate event loop, on real connections.
 
-A `Tab` folds what it receives by a `Watcher`, may leave and come back where it stopped, and remembers what was wrong
-with a frame instead of falling silent. `Tabs` is the loop and the HTTP client that all of one test share.
+A `Tab` folds what it receives with a `Watcher`, can disconnect and resume where it stopped, and remembers a frame's
+error instead of falling silent. `Tabs` holds the event loop and the HTTP client that all tabs of one test share.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class Tabs:
-    """The loop, and requests to `url`."""
+    """Opens tabs of the server at `url` in the loop, and makes requests."""
 
     def __init__(self, portal: BlockingPortal, client: httpx2.AsyncClient, url: str) -> None:
         self.portal = portal
@@ -47,7 +47,7 @@ class Tabs:
 
 
 class Tab:
-    """One reader of one chat. `watcher` holds what it received."""
+    """One reader of one chat. `watcher` holds the received state."""
 
     def __init__(self, tabs: Tabs, chat_id: str) -> None:
         self.watcher = Watcher(chat_id)
@@ -61,7 +61,7 @@ class Tab:
 
     @property
     def last_event_id(self) -> str:
-        """Where to go on."""
+        """Return the id after which to resume."""
         return self.watcher.last_id
 
     @property
@@ -69,7 +69,7 @@ class Tab:
         return [self.watcher.chat_id]
 
     def come(self) -> None:
-        """Open the stream; go on after the last id, if there is one."""
+        """Open the stream; resume after the last id, if there is one."""
         _, self._scope = self._tabs.portal.start_task(self._read)
 
     def leave(self) -> None:
@@ -78,7 +78,8 @@ class Tab:
             self._tabs.portal.call(scope.cancel)
 
     async def until(self, wanted: Callable[[Watcher], object], seconds: float) -> bool:
-        """Wait until the watcher is so; False when it did not come to that. A mistake in a frame is raised."""
+        """Wait until the watcher satisfies the condition; returns False if it did not in time. Raises the error of a
+        wrong frame."""
         with anyio.move_on_after(seconds):
             await self.watcher.until(lambda w: self.mistake or wanted(w), 2 * seconds)
         if self.mistake is not None:
@@ -132,7 +133,7 @@ class TabOfMany(Tab):
             self.many.take(frame)
         except AssertionError as mistake:
             self.mistake = self.mistake or mistake
-        self.watcher._notify()  # a watcher of its own, fed by the stream of many
+        self.watcher._notify()  # a separate watcher, fed by the stream of many chats
 
 
 @contextmanager

@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 async def told(server: Process, chat_id: str) -> tuple[TracedRun, RunTrace]:
-    """Return what the list and the trace say of the only run of a chat, once it has ended."""
+    """Return what the list and the trace report about the only run of a chat, once it has ended."""
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:

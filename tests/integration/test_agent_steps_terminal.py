@@ -1,5 +1,4 @@
-"""`threadcast chat` shows the steps of a durable agent: in a pipe those that have ended, at a terminal also those that
-wait."""
+"""`threadcast chat` shows the steps of a durable agent: in a pipe only ended steps, at a terminal also waiting ones."""
 
 from collections.abc import Iterator
 from contextlib import closing

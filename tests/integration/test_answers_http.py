@@ -1,4 +1,5 @@
-"""Every path of the OpenAPI document, by every method: a refusal says what is taken, and no cache keeps an answer."""
+"""Sends every method to every path of the OpenAPI document: a refusal names the allowed methods, and no cache stores an
+answer."""
 
 import json
 import re
@@ -22,13 +23,13 @@ STREAMS = {
 
 
 def allowed_at(path: str) -> set[str]:
-    """HEAD goes with GET, but for streams."""
+    """Return the allowed methods; HEAD goes with GET, except for streams."""
     documented = {method.upper() for method in PATHS[path] if method.upper() in METHODS}
     return documented | ({"HEAD"} if "GET" in documented and path not in STREAMS else set())
 
 
 def address(path: str) -> str:
-    """With an id of the right form in each place."""
+    """Return the path with an id of the right form in each place."""
     return re.sub(r"\{hash\}", "a" * 64, path).replace("{chat_id}", "nothing-here").replace("{", "").replace("}", "")
 
 

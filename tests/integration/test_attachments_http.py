@@ -52,7 +52,7 @@ class Desk:
     log: Path
 
     async def say(self, watcher: Watcher, request_id: str, content: object, **more: object) -> JsonObject:
-        """Post, wait for the answer, and return the messages that the model was sent."""
+        """Post a message, wait for the answer, and return the messages that the model received."""
         self.model.replies = [Reply([text("I see"), STOP, DONE])]
         return await self.ask(watcher, {**user_message(request_id, ""), "content": content, **more})
 
@@ -67,7 +67,7 @@ class Desk:
     def log_bytes(self, chat_id: str) -> int:
         """Return the size of the events, facts and acks of the chat's log, which has another name at rest."""
         keys = Keys(16).chat(chat_id)
-        pages: Any = [self.store.xrange(key) for key in (keys.log, keys.recent)]  # Any: its stub knows every version
+        pages: Any = [self.store.xrange(key) for key in (keys.log, keys.recent)]  # Any: the stub describes all versions
         entries = [entry for page in pages for entry in page]
         return sum(len(fields.get(name, b"")) for _, fields in entries for name in (b"e", b"x", b"a"))
 

@@ -1,4 +1,4 @@
-"""The Python client against a real server: what it promises when lines are cut, answers lost and servers killed."""
+"""The Python client against a real server: its promises when lines are cut, answers lost and servers killed."""
 
 import sys
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SLOWLY = {"params": {"model": "demo/essay?rate=100"}}
 
 
 async def is_the_servers(client: Client, chat: Chat) -> bool:
-    """Does the folded state equal the snapshot that the server gives?"""
+    """Return whether the folded state equals the server's snapshot."""
     answer = await client.request("GET", f"/v1/chats/{chat.id}")
     return encode(decode_snapshot(answer.content)) == encode(snapshot_of(chat.state))
 

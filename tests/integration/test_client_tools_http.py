@@ -1,4 +1,5 @@
-"""Tools that clients carry out, over real HTTP and several processes: any connection answers, silence has an end."""
+"""Tools that clients carry out, over real HTTP and several processes: any connection may answer, and a missing answer
+has a deadline."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,7 +32,8 @@ WAIT = {"Prefer": "wait=5"}
 async def harness(
     valkey_server: ServerProcess, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[tuple[str, str]]:
-    """Two web processes' addresses; a worker and they share a store. The parameter is the tool's deadline."""
+    """Yield the addresses of two web processes, which share a store with a worker. The parameter is the tool's
+    deadline."""
     config = tmp_path / "threadcast.toml"
     config.write_text(CONFIG.format(request.param))
     with running_fleet(tmp_path, fresh_url(valkey_server), "--config", str(config)) as fleet:

@@ -32,13 +32,13 @@ async def configured(tmp_path: Path, toml: str, environment: dict[str, str] | No
 
 
 def outcomes(watcher: Watcher) -> list[str]:
-    """Of the runs that ended while it watched."""
+    """Return the outcomes of the runs that ended while it watched."""
     told = [frame for frame in watcher.frames if frame["type"] == "runtime_updated"]
     return [frame["outcome"] for frame in told if frame.get("outcome")]
 
 
 def threads(watcher: Watcher, key: str) -> list[object]:
-    """The values that `thread_updated` told of one key, in order."""
+    """Return the values of one key in the `thread_updated` events, in order."""
     return [frame[key] for frame in watcher.frames if frame["type"] == "thread_updated" and key in frame]
 
 
@@ -55,7 +55,7 @@ async def test_a_snapshot_is_first_whenever_one_comes_and_commands_need_not_wait
     assert answer.status_code == 202
     async with watching(server.url, chat_id) as first:
         await first.at_rest()
-        async with anyio.create_task_group() as tasks:  # a command and a new reader, whichever is there first
+        async with anyio.create_task_group() as tasks:  # a command and a new reader, in either order
             model = {"model": "demo/hang?after=2&rate=0"}
             tasks.start_soon(command, server.url, chat_id, user_message("meanwhile", "and again", params=model))
             async with watching(server.url, chat_id) as second:
@@ -153,7 +153,7 @@ subscriber_stall_seconds = 0.4
 tool_timeout_seconds = 0.3
 drain_seconds = 0.5
 """
-"""The default heartbeat is 15 s: at a hundred and fiftieth, 2 s without a word are five minutes."""
+"""The default heartbeat is 15 s; at a hundred and fiftieth of it, 2 s of silence stand for five minutes."""
 
 
 @pytest.mark.row("NET-3")

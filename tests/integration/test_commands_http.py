@@ -107,7 +107,7 @@ async def test_a_body_of_17_mib_is_413_whether_or_not_its_size_is_told(
         try:
             answer = await client.post(f"/v1/chats/{chat_id}/commands", content=content)
         except httpx2.TransportError:
-            continue  # the server hung up on a sender who would not stop
+            continue  # the server closed the connection of a sender that did not stop
         assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
     assert (await client.get("/v1/ping")).text == "pong"
 
@@ -214,7 +214,7 @@ async def test_queued_messages_are_shown_merged_and_can_be_taken_back(
         duplicate = await command(server.url, chat_id, user_message("c", "text c"))
         assert duplicate.json() == {"status": "duplicate"}
         await command(server.url, chat_id, {"type": "abort", "client_request_id": "stop"})
-        await watcher.at_rest(2)  # what waited was answered together
+        await watcher.at_rest(2)  # the waiting messages were answered together
     assert [text for role, text in watcher.messages if role == "user"] == ["write", "text b", "text d"]
     assert ack_of(watcher, "c")[-1]["result"]["code"] == "cancelled"
 

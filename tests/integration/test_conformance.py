@@ -1,8 +1,9 @@
-"""The transcripts of the protocol, played against our server in both of its forms; and servers that break it.
+"""Plays the transcripts of the protocol against our server in both of its forms, and against servers that break the
+protocol.
 
-Each transcript is a test of its own. A broken server is ours behind a proxy that breaks one thing
-(`tests/conformance/`), so that every rule of the runner is seen to catch what it is there for.
-`python -m tests.conformance.mutations` judges all of these; here, each commit draws some.
+Each transcript is a separate test. A broken server is ours behind a proxy that breaks one thing (`tests/conformance/`),
+so that every rule of the runner is seen to catch its violation. `python -m tests.conformance.mutations` judges all of
+these; here, each commit draws some.
 """
 
 import asyncio
@@ -32,19 +33,19 @@ pytestmark = pytest.mark.anyio
 TRANSCRIPTS = {transcript.name: transcript for transcript in load(transcripts_directory())}
 
 WAIT_SECONDS = 15.0
-"""For any one event, on a machine that does much else."""
+"""Maximum seconds of any one event on a busy machine."""
 
 DRAWN_COUNT = 5
 
 RUN_MAX_SECONDS = 30.0
-"""What a run may take, whatever the server does (docs/conformance.md)."""
+"""Maximum seconds of a run, whatever the server does (docs/conformance.md)."""
 
 
 @pytest.fixture(scope="module", params=["serve", "web+worker"])
 def played(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, valkey_server: ServerProcess
 ) -> Iterator[Process]:
-    """Our server, all in one process, or as its two halves over one store."""
+    """Run our server, all in one process, or as two halves over one store."""
     base = tmp_path_factory.mktemp("conformance")
     config = base / "threadcast.toml"
     config.write_text(CONFIG)
@@ -162,7 +163,7 @@ async def test_the_law_holds_also_where_a_transcript_does_not_look(
 
 
 async def run_against(url: str, *arguments: str) -> int:
-    """The command as a person runs it; it must end within the time that the docs promise."""
+    """Run the command as a person does; it must end within the documented time."""
     with anyio.fail_after(RUN_MAX_SECONDS):
         return await anyio.to_thread.run_sync(lambda: main(["conformance", url, *arguments]), abandon_on_cancel=True)
 
@@ -176,7 +177,7 @@ async def test_a_run_against_a_server_that_cannot_resume_ends_in_time_and_says_s
     printed = capsys.readouterr().out
     assert "FAIL  probe: resume" in printed
     assert printed.count("the server cannot resume: a stream opened with the last id began with a snapshot") == 1
-    assert "ok    abort-idle" in printed  # what does not need it is played all the same
+    assert "ok    abort-idle" in printed  # transcripts that do not need it are played all the same
 
 
 async def test_what_needs_a_missing_capability_is_skipped_and_named(

@@ -44,7 +44,7 @@ QUESTION = "Tell me of the harbour."
 
 
 async def continued(provider: Provider, model: str = "fake", half: str = HALF) -> tuple[str, Harness]:
-    """The answer that stands after it was continued."""
+    """Return the text of the answer after it was continued."""
     harness = Harness(providers=[provider], model=f"{provider.name}/{model}")
     messages: list[JsonObject] = [
         {"role": "user", "content": QUESTION, "message_id": "q"},
@@ -115,7 +115,7 @@ async def test_a_model_without_prefill_is_shown_its_half_answer_and_what_it_repe
 
 @pytest.mark.row("OLD-11")
 async def test_one_two_goes_on_with_three(fake: FakeOpenAI) -> None:
-    """A repetition of less than 20 characters may be meant, so it is the model that must see what it said."""
+    """A repetition of less than 20 characters may be intended, so the model itself must see the shown text."""
     fake.replies = replies(" three", " four")
     answer, _ = await continued(openai_chat(fake), half="one two")
     assert answer == "one two three four"
@@ -151,7 +151,7 @@ async def test_what_was_held_back_is_said_when_the_stream_breaks(fake: FakeOpenA
 async def test_a_server_that_prefills_is_given_the_beginning_and_its_word_is_final(
     fake: FakeOpenAI, prefill: str, message: JsonObject, beside: JsonObject
 ) -> None:
-    fake.replies = replies(" ", HALF, REST)  # it said the white space again, and then what it wanted to
+    fake.replies = replies(" ", HALF, REST)  # the model repeated the white space, and then continued
     answer, _ = await continued(openai_chat(fake, prefill=prefill))
     assert answer == HALF + HALF + REST
     body = fake.asked[0].body
@@ -170,7 +170,8 @@ async def test_a_setting_of_the_template_stays_beside_ours(fake: FakeOpenAI) -> 
     assert fake.asked[0].body["chat_template_kwargs"] == {"tone": "dry", "enable_thinking": False}
 
 
-@pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning")  # the SDK's, of old models
+# the SDK's warning about old models
+@pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning")
 @pytest.mark.parametrize(("model", "prefills"), [("claude-sonnet-4-5", True), ("claude-opus-4-6", False)])
 async def test_claude_is_prefilled_up_to_4_5_and_asked_from_4_6_on(
     fake: FakeOpenAI, model: str, prefills: bool

@@ -1,4 +1,4 @@
-"""Tools that a message brings along: the model is offered them in that run, and a client answers their calls."""
+"""Tools that a message declares: the model is offered them in that run, and a client answers their calls."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -42,7 +42,7 @@ system_prompt = "{prompt}"
 
 
 class Harness:
-    """A server and its model, with requests of its callers."""
+    """A server and its model, and the requests of its callers."""
 
     def __init__(self, server: Process, model: FakeOpenAI) -> None:
         self.server = server
@@ -64,7 +64,7 @@ class Harness:
             return await client.get(self.server.url + path, headers=bearer(who))
 
     async def trace(self, chat_id: str, run_id: str) -> Any:  # Any: JSON that tests look into
-        """Return the whole trace, whose last record comes a moment after the run's end."""
+        """Return the whole trace, whose last record is written a moment after the run's end."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
                 answer = await self.get(f"/v1/chats/{chat_id}/runs/{run_id}/diagnostics")

@@ -16,7 +16,7 @@ DRAFT = {"draft": "welcome"}
 
 
 def calls(*wanted: tuple[str, dict[str, str]]) -> str:
-    """The words that make the demo model call these tools."""
+    """Return the words that make the demo model call these tools."""
     return "\n".join(f"call {name} {json.dumps({**DRAFT, **arguments})}" for name, arguments in wanted)
 
 
@@ -51,7 +51,7 @@ async def test_a_draft_survives_its_server_and_stays_in_its_chat(tmp_path: Path)
             assert results(watcher)[-1] == PREVIEW_SENT
             assert "There is no draft 'welcome'" in results(other)[-1]
 
-            # It can be approved as it is shown, and only then is anything saved.
+            # The draft can be approved as it is shown, and only then is anything saved.
             (payload,) = [event for event in watcher.events if isinstance(event, PayloadAdded)]
             assert (payload.payload_type, payload.approval, payload.unregistered) == ("workflow", "pending", False)
             assert payload.summary == "Change to 'welcome': 2 actions"

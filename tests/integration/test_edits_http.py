@@ -14,7 +14,7 @@ WAIT = {"Prefer": "wait=20"}
 
 
 def parts_of(message: JsonObject) -> list[str]:
-    """Words as they are; of everything else its type."""
+    """Return text parts as they are; of every other part its type."""
     content = message["content"]
     return [content] if isinstance(content, str) else [part.get("text") or part["type"] for part in content]
 

@@ -1,4 +1,4 @@
-"""Answers of nothing from a real server of models: asked for once more, then said in a sentence."""
+"""Empty answers from a real model server: the model is called once more, and then a sentence reports the failure."""
 
 import pytest
 

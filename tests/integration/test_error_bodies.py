@@ -33,7 +33,8 @@ PIECES_MAX = 1_000
 
 
 class Server:
-    """Says `head` to each call, and then `PIECE` until the client leaves. `pieces` of it went out, to `calls`."""
+    """Sends `head` in answer to each call, and then `PIECE` until the client disconnects. `pieces` counts the sent
+    pieces, and `calls` the calls."""
 
     def __init__(self, head: bytes, pieces_max: int) -> None:
         self._head, self._pieces_max = head, pieces_max
@@ -142,7 +143,7 @@ async def test_what_follows_a_packed_error_is_not_read_for_ever() -> None:
 
 
 class Body(httpx2.AsyncByteStream):
-    """`left`: so many of the pieces were not asked for."""
+    """`left` counts the pieces that were not requested."""
 
     def __init__(self, *pieces: bytes) -> None:
         self._pieces = pieces

@@ -1,4 +1,4 @@
-"""Forks and continued answers over real HTTP: copies under new ids, the same message written on (PROTOCOL §2)."""
+"""Forks and continued answers over real HTTP: copies under new ids, and messages that continue (PROTOCOL §2)."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""Tools of HTTP services behind a real `threadcast`: what they are sent, what comes back, where credentials stay."""
+"""Tools of HTTP services behind a real `threadcast`: what the services receive, what they return, and where credentials
+stay."""
 
 import json
 import threading
@@ -23,7 +24,7 @@ KEY = "planted-key-of-the-operator"
 
 
 class Service(BaseHTTPRequestHandler):
-    """Records what it is asked. /echo quotes the request's headers, /moved leads away, /broken fails."""
+    """Records its requests. /echo quotes the request's headers, /moved redirects to another origin, /broken fails."""
 
     asked: list[tuple[str, str, dict[str, str], str]]
 
@@ -98,7 +99,7 @@ async def test_a_service_is_asked_with_the_callers_rights_and_nothing_else_ever_
         assert told[3][0].startswith("The service answered 302.") and "500" in told[4][0]
         by_path = {path: (method, body, headers.get("authorization")) for method, path, headers, body in asked}
         assert len(asked) == len(by_path)
-        assert by_path == {  # in no order: what only reads is asked side by side
+        assert by_path == {  # in no order: read-only tools run at the same time
             "/echo/a%20b?q=1&q=x%26y": ("GET", "", None),
             "/echo/1": ("GET", "", TOKEN),
             "/save": ("POST", '{"title":"t"}', None),

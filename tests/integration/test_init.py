@@ -1,4 +1,4 @@
-"""`threadcast init`: what it writes, what it keeps, and that a server runs with it."""
+"""`threadcast init`: which files it writes, which it keeps, and that a server runs with them."""
 
 import tomllib
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path, capsys:
 
 
 def results(chat: Chat) -> list[str]:
-    """The results of the tools that were called."""
+    """Return the results of the tools that were called."""
     return [str(message.content) for message in chat.messages if message.role == "tool"]
 
 

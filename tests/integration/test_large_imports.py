@@ -1,4 +1,4 @@
-"""Large chats over real HTTP and a real store: exported, deleted, imported, exported, the same bytes.
+"""Large chats over real HTTP and a real store: export, delete, import and export again give the same bytes.
 
 One has 100,000 messages, one 300 MB of text that cannot be compressed.
 """
@@ -27,11 +27,12 @@ LONG_SECONDS = 900.0
 """A busy machine takes minutes; nothing here measures time."""
 MEMORY_RATIO_MAX = 12
 """Peak memory above that of the idle server, by the file's size. The chat's state in the worker, and a checkpoint of it
-in JSON and compressed, take most of it; the body takes none, which is what the bound holds."""
+in JSON and compressed, take most of this memory; the body takes none, which is what the bound checks."""
 
 HEAVY_MESSAGES, HEAVY_TEXT_BYTES = 1_200, 250_000
 HEAVY_RATIO_MAX = 5
-"""As above, for the heavy chat: its state, another one for an export, and what the allocator does not give back."""
+"""Like the bound above, for the heavy chat: its state, another one for an export, and what the allocator does not give
+back."""
 
 
 def heavy_lines(chat_id: str) -> Iterator[bytes]:
@@ -59,7 +60,7 @@ def lines(chat_id: str, count: int = MESSAGES) -> Iterator[bytes]:
 
 
 def rss_of(pid: int) -> int:
-    """Bytes that the process holds in memory, at its highest."""
+    """Return the peak of the memory that the process holds."""
     status = Path(f"/proc/{pid}/status").read_text()
     (peak,) = [line for line in status.splitlines() if line.startswith("VmHWM")]
     return int(peak.split()[1]) * 1_024
@@ -137,13 +138,14 @@ async def imported(client: httpx2.AsyncClient, path: Path) -> None:
 
     answer = await client.post("/v1/chats/import", content=chunks())
     assert answer.json() in ({**NOTHING, "imported": ["large"]}, {**NOTHING, "accepted": ["large"]})
-    # It is kept, and not in the list before its last part.
+    # The chat is stored, and not in the list before its last part.
     while "large" not in [item["id"] for item in (await asked_until_answered(client, "/v1/chats"))["items"]]:
         await anyio.sleep(0.2)
 
 
 async def asked_until_answered(client: httpx2.AsyncClient, path: str) -> JsonObject:
-    """A JSON answer. 503 says that the store does not answer for the moment: a slow disk holds it up for seconds."""
+    """Return a JSON answer. 503 says that the store does not answer at the moment: a slow disk delays it for
+    seconds."""
     while (answer := await client.get(path)).status_code == 503:
         await anyio.sleep(0.5)
     body: JsonObject = answer.json()
@@ -151,7 +153,7 @@ async def asked_until_answered(client: httpx2.AsyncClient, path: str) -> JsonObj
 
 
 async def exported(client: httpx2.AsyncClient, path: Path) -> int:
-    """A hash of the export, which is kept in `path`."""
+    """Return a hash of the export, which is kept in `path`."""
     with path.open("wb") as file:
         async with client.stream("GET", "/v1/chats/large/export") as answer:
             if answer.status_code == 503:  # as above

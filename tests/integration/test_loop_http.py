@@ -1,4 +1,4 @@
-"""The loop over real HTTP: tools at once, steering, limits, the reply guard, summaries, models in place of others."""
+"""The loop over real HTTP: tools at the same time, steering, limits, the reply guard, summaries, fallback models."""
 
 import uuid
 from collections.abc import Iterator
@@ -160,7 +160,7 @@ async def test_a_tool_changes_the_threads_metadata_and_keeps_what_else_is_there(
 
 
 def is_asked(rounds: int, watcher: Watcher) -> bool:
-    """Is it paused, after so many rounds?"""
+    """Return whether the chat is paused after this many rounds."""
     paused = watcher.state is not None and watcher.state.runtime.paused
     return paused and watcher.types().count("stream_started") == rounds
 

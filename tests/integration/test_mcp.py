@@ -1,5 +1,4 @@
-"""MCP servers, real ones, behind a real `threadcast serve`: their tools, and the state of these tools when servers
-fail."""
+"""Real MCP servers behind a real `threadcast serve`: their tools, and the state of these tools when servers fail."""
 
 import os
 import sys
@@ -195,7 +194,7 @@ def is_running(number: int) -> bool:
 
 
 async def _offered(url: str, name: str) -> None:
-    """Wait for a tool of an MCP server, which is connected to beside the start."""
+    """Wait for a tool of an MCP server, whose connection is opened while the server starts."""
     async with httpx2.AsyncClient(base_url=url, timeout=DEADLINE_SECONDS) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             while name not in (await client.get("/v1/tools")).text:

@@ -1,4 +1,5 @@
-"""The MCP hub by itself, with a real server as its child: bounds, kept lists, what a broken connection means."""
+"""The MCP hub by itself, with a real server as its child: bounds, cached lists, and the effects of a broken
+connection."""
 
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -49,7 +50,8 @@ async def call(hub: McpHub, tool: str, **arguments: object) -> ToolResult:
 async def test_more_requests_than_may_wait_are_refused_and_the_rest_are_cancelled_with_their_callers(
     hub: McpHub,
 ) -> None:
-    # One more than run at once is taken out of the queue's end by the server's own task, or is about to be.
+    # The server's own task removes one more request than run at the same time from the end of the queue, or is about
+    # to.
     many = REQUESTS_AT_ONCE_MAX + REQUESTS_WAITING_MAX + 1
     refused: list[ToolFailed] = []
 

@@ -1,8 +1,8 @@
 """Every command, in any order and state, over real HTTP, beside a model of what a chat must be.
 
-After each step the stream must come to what the model says: the words, roles, order and siblings of the messages, the
-queue, what is asked, every ack. Then a fresh snapshot must equal what was folded by a reader that never left, by one
-that leaves and comes back by its last id, and by one on whose stream two other chats speak too.
+After each step the stream must reach the state of the model: the words, roles, order and siblings of the messages, the
+queue, the open questions, every ack. Then a fresh snapshot must equal what was folded by a reader that stayed
+connected, by one that disconnects and resumes with its last id, and by one whose stream also carries two other chats.
 """
 
 import uuid
@@ -52,7 +52,7 @@ def tabs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tabs]:
 
 
 class Commands(ChatMachine):
-    # Commands that wait for their turn.
+    # Commands that wait in the queue.
 
     @rule(kind=TEXTS, model=MODELS, priority=SOMETIMES, interrupt=SOMETIMES)
     def say(self, kind: str, model: str, priority: bool, interrupt: bool) -> None:
@@ -211,7 +211,7 @@ class Commands(ChatMachine):
         assert answer.status_code == (200 if self.model.cancel(target) else 404)
         self.settle()
 
-    # Requests that are no new command.
+    # Requests that are not new commands.
 
     @precondition(lambda self: self.posted)
     @rule(pick=PICKS, other_body=st.booleans())
@@ -238,7 +238,7 @@ class Commands(ChatMachine):
         fields: JsonObject = {"index": 0} if kind == "retry_from_index" else {}
         body: JsonObject = {"type": kind, "client_request_id": request_id, "content": content, **fields}
         assert self.send(body, 400) == "invalid_content"
-        self.model.exists = True  # its refusal is told to those who watch
+        self.model.exists = True  # its refusal is sent to the chat's readers
         self.model.refuse(request_id, "invalid_content")
         self.settle()
         if then_good:
@@ -278,7 +278,7 @@ class Commands(ChatMachine):
         self.settle()
 
     def visit(self, chat_id: str, model: ChatModel, stays: bool) -> None:
-        """Look at another chat; then `stays` there, or come back."""
+        """Look at another chat; then stay there if `stays`, else return."""
         before = (self.chat_id, self.model, self.ids, self.call_ids, self.posted, self.stayed, self.comes_and_goes)
         readers, self.readers = self.readers, []
         self.move_to(chat_id, model)
@@ -318,7 +318,7 @@ class Commands(ChatMachine):
 
     @rule(is_left=st.booleans())
     def a_neighbour_speaks(self, is_left: bool) -> None:
-        """On the stream of many something else comes in between."""
+        """On the stream of many chats, another chat sends an event in between."""
         body: JsonObject = {"type": "user_message", "client_request_id": self.name(), "content": "beside"}
         self.tabs.request("POST", f"/v1/chats/{self.neighbours[is_left]}/commands", body)
         self.tell("a neighbour speaks")
@@ -338,7 +338,7 @@ def test_whatever_is_commanded_the_chat_is_what_the_model_says_for_every_reader(
             deadline=None,
             print_blob=True,
             database=None,
-            phases=(Phase.explicit, Phase.generate),  # a failing example is read as it is: shrinking waits too long
+            phases=(Phase.explicit, Phase.generate),  # a failing example is reported unshrunk: shrinking waits too long
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -1,4 +1,4 @@
-"""The list of models that a provider offers itself: in `/v1/caps`, as the default model, and when its server is bad."""
+"""The list of models that a provider offers itself: in `/v1/caps`, as the default model, and when its server fails."""
 
 import json
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ async def test_a_server_with_nothing_but_its_address_works_with_the_first_model_
 
 
 async def test_a_server_of_models_that_comes_later_costs_neither_the_start_nor_the_first_answer(tmp_path: Path) -> None:
-    """The list is asked for again when the model is needed; what a model is called is known then."""
+    """The list is requested again when the model is needed; the names of the models are known then."""
     port = free_port()
     environment = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
     async with serving(tmp_path, is_durable=True, environment=environment) as server:
@@ -64,7 +64,7 @@ async def test_a_server_of_models_that_comes_later_costs_neither_the_start_nor_t
             fake.lists = models("late")
             with anyio.fail_after(DEADLINE_SECONDS):
                 while not (caps := await caps_of(server.url))["chat_models"]:
-                    await anyio.sleep(0.2)  # it asks again at most every `lists.RETRY_SECONDS`
+                    await anyio.sleep(0.2)  # the server requests the list again at most every `lists.RETRY_SECONDS`
             assert caps["chat_default_model"] == "openai/late"
 
 

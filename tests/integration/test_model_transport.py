@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
     params=[("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})], ids=["uvloop", "asyncio"]
 )
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    """The product runs on uvloop where there is one."""
+    """The product runs on uvloop if it is installed."""
     backend: tuple[str, dict[str, bool]] = request.param
     return backend
 
@@ -42,7 +42,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Wire:
-    """A server that has read a request's head when `answer` is called; `heads` are those, `connections` how many."""
+    """A server that has read a request's head when `answer` is called; `heads` are these heads, and `connections` is
+    the number of connections."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -90,7 +91,7 @@ def saying(*pieces: bytes, then_close: bool = False) -> Answer:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
             writer.write(piece)
-            await asyncio.sleep(0.002)  # so that most are reads of their own; the result must not depend on it
+            await asyncio.sleep(0.002)  # so that most pieces are separate reads; the result must not depend on that
         if then_close:
             writer.close()
 
@@ -306,7 +307,7 @@ async def test_first_pieces_come_at_once_and_later_ones_gather(monkeypatch: pyte
             async for _ in streamed.aiter_bytes():
                 pieces += 1
                 came.release()
-    assert AT_ONCE_COUNT <= pieces <= AT_ONCE_COUNT + 1  # the head may have been a read of its own
+    assert AT_ONCE_COUNT <= pieces <= AT_ONCE_COUNT + 1  # the head may have been a separate read
 
 
 async def test_what_a_pace_has_left_in_the_kernel_is_read_before_silence_is_judged(

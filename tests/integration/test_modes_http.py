@@ -1,4 +1,4 @@
-"""Modes over real HTTP: in any case, by an alias, and chats whose mode is no profile's."""
+"""Modes over real HTTP: in upper or lower case, by an alias, and chats whose mode names no profile."""
 
 import json
 from collections.abc import Iterator

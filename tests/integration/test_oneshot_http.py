@@ -145,7 +145,7 @@ async def test_page_chat_marks_calls_in_its_text_and_ends_with_the_whole_payload
     payload = shown.bodies[-1]["payload"]
     assert payload["message"] == f"{first.content}[[tool:{one}]][[tool:{two}]]{last.content}"
     assert payload["message"] == "".join(frame["text"] for frame in shown.bodies if frame["type"] == "text_delta")
-    assert "[[tool:" not in str(first.content) + str(last.content)  # nowhere but in this projection
+    assert "[[tool:" not in str(first.content) + str(last.content)  # only this projection has the field
     assert [(t["tool_name"], t["output"], t["status"]) for t in payload["tool_history"]] == [
         ("calculator", "42", "done"),
         ("countdown", "Counted down from 2.", "done"),
@@ -159,7 +159,7 @@ async def test_page_chat_marks_calls_in_its_text_and_ends_with_the_whole_payload
     assert [b["index"] for b in shown.bodies if b["type"] == "tool_complete"] == [0, 1]
     assert any(b["type"] == "tool_progress" and b["tool"] == "countdown" for b in shown.bodies)
     assert payload["conversation_id"] == chat_id
-    trace = payload["diagnostics"]  # the local caller may see it
+    trace = payload["diagnostics"]  # the local caller may see the traces
     assert trace["params"]["scope"] == ["shop", "orders", "open"]
     assert trace["outcome"] == "complete" and [len(each["tool_runs"]) for each in trace["rounds"]] == [2, 0]
     assert payload["suggested_values"] == [] and payload["suggested_actions"] == []
@@ -253,7 +253,7 @@ async def test_the_openai_sdk_streams_text_tools_and_usage(server: Process, chat
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     said = "".join(delta.content or "" for delta in deltas)
     assert said.startswith("I will use calculator.\n\nThe tools have answered.") and said.endswith("42")
-    assert not any(delta.tool_calls for delta in deltas)  # the server runs them
+    assert not any(delta.tool_calls for delta in deltas)  # the server runs these calls
     assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == ["stop"]
     assert chunks[-1].usage is not None and chunks[-1].usage.total_tokens > 0
     assert len({chunk.id for chunk in chunks}) == 1

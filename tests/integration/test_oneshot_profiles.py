@@ -1,4 +1,4 @@
-"""One server, several assistants: each one-shot endpoint with the profile that the operator bound it to (OLD-1)."""
+"""One server, several assistants: each one-shot endpoint uses the profile that the operator bound to it (OLD-1)."""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ BOUND = dict(zip(PATHS, ("plain", "ichor", "page", "api"), strict=True))
 async def said(
     here: Desk, path: str, *, query: str = "", chat_id: str | None = None, **more: Any
 ) -> str:  # Any: a body
-    """The profile that answers, by its prompt."""
+    """Return the profile that answers, as its prompt shows."""
     body: JsonObject = {key: value for key, value in body_for(path, "hi", chat_id).items() if key != "stream"}
     here.model.replies = [says("ok")]
     answer = await here.post(path + query, **{**body, **more})
@@ -76,7 +76,7 @@ async def test_each_endpoint_answers_with_its_own_profile(tmp_path: Path) -> Non
         await said(here, "/v1/chat/completions")
         assert here.model.asked[-1].body["temperature"] == 0.1
 
-        # Limits and guard are the profile's, in the first message and in later ones.
+        # Limits and the guard are those of the profile, in the first message and in later ones.
         for who_asks in ("first", "second"):
             body: JsonObject = {"context_type": "a", "conversation_id": "limited"}
             limited = await here.ask(AGENT, *[calls("everywhere")] * 3, **body)
@@ -84,7 +84,7 @@ async def test_each_endpoint_answers_with_its_own_profile(tmp_path: Path) -> Non
         page = await here.ask(PAGE, *[calls("find_drug", name="x")] * 3, context={"current_page": "a"})
         assert len(here.model.asked) == 2 and page.bodies[-1]["type"] == "complete"
         guarded = await here.ask(AGENT, says(CHINESE), says("Well."), context_type="a")
-        assert len(here.model.asked) == 1 and guarded.events[-1] == "message_complete"  # its one round is used
+        assert len(here.model.asked) == 1 and guarded.events[-1] == "message_complete"  # the only allowed round is used
         plain = await here.ask("/chat", says(CHINESE))
         assert plain.text() == CHINESE and len(here.model.asked) == 1
 

@@ -1,4 +1,5 @@
-"""The whole path with an OpenAI-compatible server behind it: text, reasoning, tools, failures, and where secrets go."""
+"""The whole path with an OpenAI-compatible server behind it: text, reasoning, tools, failures, and where secrets may
+appear."""
 
 import json
 from pathlib import Path

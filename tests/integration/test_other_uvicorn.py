@@ -1,4 +1,5 @@
-"""A uvicorn whose inside differs from the one that the server uses: the server says so and answers through plain ASGI.
+"""A uvicorn whose internals differ from those that the server uses: the server reports that and answers through plain
+ASGI.
 
 Each test alters a copy of the installed uvicorn and starts a server that imports the copy.
 """
@@ -20,7 +21,7 @@ PROTOCOL = "protocols/http/httptools_impl.py"
 
 
 def rename(old: str) -> Callable[[Path], None]:
-    """An alteration that gives an attribute another name, throughout the protocol."""
+    """Return a change that gives an attribute another name, throughout the protocol."""
 
     def alter(uvicorn: Path) -> None:
         file = uvicorn / PROTOCOL

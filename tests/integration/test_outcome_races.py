@@ -1,4 +1,5 @@
-"""Commands that arrive beside a chat's first message: their POST tells the outcome that PROTOCOL §3 promises."""
+"""Commands that arrive at the same time as a chat's first message: their POST returns the outcome that PROTOCOL §3
+promises."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -32,7 +33,7 @@ async def _take_back(client: httpx2.AsyncClient, chat_id: str) -> httpx2.Respons
 
 @asynccontextmanager
 async def _two_lines(url: str) -> AsyncIterator[tuple[httpx2.AsyncClient, httpx2.AsyncClient]]:
-    """Two clients with an open connection each, so that what both send arrives at about the same time."""
+    """Yield two clients with an open connection each, so that requests from both arrive at about the same time."""
     async with (
         httpx2.AsyncClient(base_url=url, timeout=DEADLINE_SECONDS) as one,
         httpx2.AsyncClient(base_url=url, timeout=DEADLINE_SECONDS) as two,

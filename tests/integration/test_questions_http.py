@@ -103,7 +103,7 @@ async def test_a_tool_asks_and_two_tabs_see_the_question_and_its_end(server: Pro
         assert (one.state.runtime.state, one.state.runtime.paused) == ("executing_tools", False)
         (asked,) = questions(one)
         assert (asked["text"], asked["tool"]) == ("Which one?", "ask")
-        await anyio.sleep(0.8)  # longer than the tool may run, apart from the question
+        await anyio.sleep(0.8)  # longer than the tool may run if the question's time did not count separately
         async with watching(server.url, "two", headers=bearer("ann")) as late:
             await late.until(is_asked)
             assert questions(late) == [asked]

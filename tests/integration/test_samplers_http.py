@@ -1,4 +1,4 @@
-"""Samplers from the command to the model's server, and how far that server has read a prompt, over real HTTP."""
+"""Samplers from the command to the model's server, and that server's progress in reading a prompt, over real HTTP."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -107,7 +107,7 @@ def says(words: str) -> Reply:
 
 
 class Asked:
-    """One request that the model got."""
+    """One request that the model received."""
 
     def __init__(self, body: JsonObject) -> None:
         self.tools = [tool["function"]["name"] for tool in body.get("tools", [])]
@@ -159,7 +159,7 @@ async def test_a_new_place_with_its_tool_and_its_payload_is_configuration_and_on
         assert f"- {payload.payload_id} (article_draft): Draft: Rain" in second.prompt
         assert DATA not in second.prompt + second.rest
 
-        # Elsewhere in the profile the tool is gone, but what was shown can still be read.
+        # Elsewhere in the profile the tool is not offered, but what was shown can still be read.
         fake.replies = [calls("get_payload", payload_id=payload.payload_id), says("It is about rain.")]
         await command(server.url, "c1", user_message("c", "read it", context={"scope": "sales"}), bearer("ann"))
         await watcher.at_rest(3)

@@ -1,9 +1,9 @@
-"""Secrets are planted wherever they come in, then looked for wherever anything comes out.
+"""Secrets are planted in every input, and then searched for in every output.
 
-A provider's key comes back in the provider's own errors, a caller's token stands in `Authorization`, an MCP server has
-one in its header and answers with it; so do HTTP tools, which forward the caller's token; the prompt holds a word. No
-event, snapshot, export, list, metric, log line or stored key may show one; the prompt is in the traces alone, for a
-caller who may see them.
+A provider's key comes back in the provider's own errors, a caller's token is in `Authorization`, an MCP server has a
+secret in its header and returns it; so do HTTP tools, which forward the caller's token; the prompt contains a secret
+word. No event, snapshot, export, list, metric, log line or stored key may show one of these secrets; the prompt is only
+in the traces, for a caller who may see them.
 """
 
 import hashlib
@@ -66,14 +66,14 @@ description = "An HTTP service that says whom it saw."
 input_schema = {{ type = "object", properties = {{}} }}
 """
 SERVICES = {"says": 200, "breaks": 500, "sends_away": 302}
-"""HTTP tools by name, and what they answer with: always with the headers that they got."""
+"""HTTP tools by name, and their answers, which always quote the headers of the request."""
 
 LENT = "planted-lent-credential-83cd"
 HEADERS = {"Authorization": f"Bearer {CALLER}", "Threadcast-Forward-Authorization": f"Bearer {LENT}"}
 
 
 class _Telltale(BaseHTTPRequestHandler):
-    """A tool server that refuses every request in the words of its own headers."""
+    """A tool server that refuses every request and quotes the request's headers in its refusal."""
 
     def do_POST(self) -> None:
         said = f"refused: {dict(self.headers)}".encode()
@@ -105,7 +105,7 @@ class _Telltale(BaseHTTPRequestHandler):
 
 @contextmanager
 def telltale(heard: list[dict[str, str]]) -> Iterator[str]:
-    """Its origin. The requests to its HTTP tools are added to `heard`."""
+    """Its origin. Run the server; the requests to its HTTP tools are added to `heard`."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Telltale)
     server.heard = heard  # type: ignore[attr-defined]  # read by the handler
     thread = threading.Thread(target=server.serve_forever)
@@ -163,7 +163,7 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: S
 
 
 async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
-    """Runs of every kind of failure; all that any endpoint says of them, by where it was said."""
+    """Run chats with every kind of failure; returns everything that any endpoint says about them, by endpoint."""
     # Secrets of other owners are masked, too: the adapter itself masks only its own key.
     said = f"Incorrect API key provided: {KEY}, {TOOL}, Bearer {CALLER}"
     error = {"message": said, "type": "auth", "param": KEY}
@@ -216,7 +216,7 @@ async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
 
 
 def _calls() -> bytes:
-    """Calls of all HTTP tools at once."""
+    """Return calls of all HTTP tools at once."""
     calls = [
         {"index": index, "id": f"c{index}", "type": "function", "function": {"name": name, "arguments": "{}"}}
         for index, name in enumerate(SERVICES)
@@ -229,7 +229,7 @@ async def _ended(watcher: Watcher, runs: int) -> None:
 
 
 async def _traces(url: str) -> str:
-    """All traces of the chat, or the refusal to show them."""
+    """Return all traces of the chat, or the refusal to show them."""
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS, headers=HEADERS, base_url=url) as client:
         runs = await client.get("/v1/chats/c1/runs")
         if runs.status_code != 200:
@@ -245,10 +245,10 @@ async def _traces(url: str) -> str:
 
 
 def _dump(store: "redis.Redis") -> str:
-    """Every key with all that it holds, compressed parts decompressed."""
+    """Return every key with its whole content, with compressed parts decompressed."""
     found: list[bytes] = []
     for key in store.scan_iter("*"):
-        kind: Any = store.type(key)  # Any: its stub does not know that we decode nothing
+        kind: Any = store.type(key)  # Any: the stub does not know that nothing is decoded
         value: Any = None  # Any: replies of every shape
         match kind:
             case b"string":

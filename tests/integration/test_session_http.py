@@ -69,9 +69,9 @@ async def test_the_cookie_does_not_count_where_another_page_made_the_browser_sen
     caps = "/v1/caps"
     assert (await client.get(caps)).status_code == 200
     assert (await client.get(caps, headers={"Sec-Fetch-Site": "same-origin"})).status_code == 200
-    for site in ("same-site", "cross-site"):  # an image in a page of another port of this host
+    for site in ("same-site", "cross-site"):  # an image in a page that another port of this host serves
         assert (await client.get(caps, headers={"Sec-Fetch-Site": site})).status_code == 401
-    # An origin that may call with a token of its own may not call with ours.
+    # An origin that may call with its own token must not call with the page's cookie.
     assert (await client.get(caps, headers={"Origin": "https://app.example"})).status_code == 401
     command = {"type": "user_message", "client_request_id": "r", "content": "x"}
     for headers in ({}, {"Origin": "https://app.example"}):
@@ -102,7 +102,7 @@ async def test_a_page_that_came_by_http_does_not_speak_with_the_cookie_of_https(
     command = {"type": "user_message", "client_request_id": "r", "content": "x"}  # 200: it was accepted before
     for origin, cookie, status in (
         (f"https://{host}", secure, 202),
-        (f"https://{host}", plain, 401),  # another host may have set it
+        (f"https://{host}", plain, 401),  # another host may have set this cookie
         (f"http://{host}", plain, 200),
         (f"http://{host}", secure, 401),
         (f"http://{host}", f"{plain}; {secure}", 401),

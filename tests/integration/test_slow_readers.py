@@ -44,7 +44,7 @@ async def test_a_stalled_reader_gets_a_snapshot_and_catches_up_while_others_lose
 
 
 def _read_until_same(connection: HTTPConnection, late: Watcher, reader: Watcher) -> None:
-    """Read on until the stalled reader holds what the other one holds."""
+    """Continue to read until the stalled reader holds the same state as the other one."""
     answer = connection.getresponse()
     parser = FrameParser()
     while late.last_id.split("-")[:2] != reader.last_id.split("-")[:2]:
@@ -74,6 +74,6 @@ async def test_a_reader_who_takes_no_byte_at_all_is_disconnected(tmp_path: Path)
                     ):
                         await anyio.sleep(0.05)
             stalled.settimeout(5)
-            with contextlib.suppress(ConnectionError):  # an end or a reset; silence would be a TimeoutError
+            with contextlib.suppress(ConnectionError):  # an end or a reset; silence would raise TimeoutError
                 while stalled.recv(65_536):
                     pass

@@ -1,5 +1,4 @@
-"""The requests of clients at their start: the answers have exactly the fields of PROTOCOL §13, and the listed limits
-hold."""
+"""The first requests of clients: the answers have exactly the fields of PROTOCOL §13, and the listed limits hold."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""The accounts of principals: what each of them stores, right after every step, and after what expires."""
+"""The accounts of principals: they count what each principal stores, exactly after every step and every expiry."""
 
 import hashlib
 import secrets

@@ -1,4 +1,5 @@
-"""The contract of every store, 5: blobs. They belong to one owner, stay once an entry refers to them, go with the chat.
+"""The contract of every store, 5: blobs. Blobs belong to one owner, stay once an entry refers to them, and are deleted
+with the chat.
 
 Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, through the port alone.
 """
@@ -152,7 +153,7 @@ async def test_redis_counts_the_days_alike(valkey_store: RedisStore) -> None:
     taken = await owned(store)
     first = entry(taken.head, blobs=(kept.hash, "e" * 64), lifetime="persist")
     await store.append(first)
-    await store.append(first)  # its answer was lost
+    await store.append(first)  # the answer to it was lost
     assert [await ttl(keys.blob(each.hash)) < 0 for each in (kept, passing)] == [True, False]
     assert await ttl(keys.blobs) == -1
     await put(store, kept)
@@ -169,7 +170,7 @@ async def test_what_expired_makes_room(valkey_store: RedisStore) -> None:
     store = valkey_store
     for n in range(BLOBS_MAX_COUNT):
         await put(store, blob(b"%d" % n))
-    await store._redis.send(b"DEL", store._keys.chat(CHAT).blob(blob(b"7").hash))  # as its time would
+    await store._redis.send(b"DEL", store._keys.chat(CHAT).blob(blob(b"7").hash))  # as expiry would do
     assert await put(store, blob(b"one more")) is BlobOutcome.KEPT
     assert await put(store, blob(b"7")) is BlobOutcome.FULL
 

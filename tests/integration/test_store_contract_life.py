@@ -42,7 +42,7 @@ async def test_a_deleted_life_is_told_from_the_next_by_its_epochs(store: Store) 
     meta = await store.meta(CHAT)
     assert meta is not None and meta.floor == 0
     await store.delete(CHAT, "ann", "n1")
-    for command_id in (None, "r2"):  # dead, and alive again
+    for command_id in (None, "r2"):  # deleted, and created again
         if command_id is not None:
             await store.post(command(command_id, kind="import"))
         meta = await store.meta(CHAT)
@@ -66,14 +66,14 @@ async def test_trap_6_late_duplicate_of_an_import_revives_nothing(store: Store) 
     again = command("imp", kind="import")
     await store.post(again)
     await store.delete(CHAT, "ann", "n2")
-    assert (await store.post(again)).outcome is PostOutcome.ACCEPTED  # its own first answer, and no effect
+    assert (await store.post(again)).outcome is PostOutcome.ACCEPTED  # the first answer of this nonce, and no effect
     assert await outcomes(store, [command("imp", kind="import", nonce="late")]) == [PostOutcome.DUPLICATE]
     assert await outcomes(store, [command("r2")]) == [PostOutcome.GONE]
 
 
 async def test_trap_7_delayed_delete_does_not_hit_the_next_life(store: Store) -> None:
     await store.post(command())
-    for nonce in ("n1", "n2"):  # n2 found the chat deleted already: it is remembered all the same
+    for nonce in ("n1", "n2"):  # n2 found the chat already deleted; the store remembers the nonce all the same
         assert await store.delete(CHAT, "ann", nonce) is True
     await store.post(command("imp", kind="import"))
     for nonce in ("n1", "n2"):
@@ -114,7 +114,7 @@ async def test_deleted_chat_takes_no_place_in_a_page_of_the_list(store: Store) -
 async def test_trap_8_ids_of_the_former_life_never_come_again(store: Store) -> None:
     taken = await owned(store)
     former = taken.head
-    for _ in range(3):  # each fence is one epoch further than the clock
+    for _ in range(3):  # each fence is one epoch ahead of the clock
         former = (await store.take(CHAT, "w1", "retake")).head
     await store.delete(CHAT, "ann", "n1")
     await store.post(command("imp", kind="import"))

@@ -1,4 +1,4 @@
-"""The contract of every store, 5: the messages that listeners receive about a chat, new work and inbox signals."""
+"""The contract of every store, 5: the messages that subscribers receive about a chat, new work and inbox signals."""
 
 import anyio
 import pytest
@@ -90,7 +90,7 @@ async def test_followers_learn_of_a_delete(store: Store) -> None:
 
 
 async def test_entered_follower_misses_nothing_that_is_posted_afterwards(store: Store) -> None:
-    """DISPATCH §6: entering waits for the confirmation. Many rounds, since a race would show only now and then."""
+    """DISPATCH §6: `enter` waits for the confirmation. Many rounds, since a race would show only now and then."""
     taken = await owned(store)
     head = taken.head
     for _ in range(20):
@@ -130,7 +130,7 @@ async def test_token_put_back_is_heard_by_another_worker(store: Store) -> None:
 
 
 async def test_no_bucket_starves_another_at_the_bell(store: Store) -> None:
-    """A bucket that rings all the time and one that rang once: the second is heard within one turn of the order."""
+    """One bucket rings all the time and another rang once: the second is served within one cycle."""
     busy = store.bucket_of(CHAT)
     quiet = (busy + 5) % store.buckets
     async with store.bell() as bell:

@@ -15,7 +15,7 @@ def ids(page: ChatPage) -> list[str]:
 
 
 async def listed_chat(store: Store, chat_id: str) -> str:
-    """A chat in ann's list; its head."""
+    """Create a chat in ann's list; returns its head."""
     taken = await owned(store, chat_id=chat_id)
     await store.append(request := entry(taken.head, chat_id=chat_id, meta=(("title", chat_id),)))
     return request.head
@@ -54,7 +54,8 @@ async def test_list_is_newest_first_over_all_buckets_and_pages_by_place(store: S
 
 
 async def test_chats_of_one_millisecond_are_neither_skipped_nor_repeated_at_a_pages_edge(store: Store) -> None:
-    """Sixty chats made as fast as the store can: several share their time, which three pages must cut."""
+    """Sixty chats are created as fast as the store can: several share a millisecond, and three pages must divide
+    them."""
     for n in range(60):
         await listed_chat(store, f"chat{n}")
     whole = await store.list_chats("ann", 100)

@@ -1,5 +1,4 @@
-"""The contract of every store for a log that is larger than one reply: complete pages, in order, none of them too
-large."""
+"""The contract of every store for a log that is larger than one reply: pages are complete, in order, and bounded."""
 
 import pytest
 from msgspec.structs import replace
@@ -14,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def append(store: Store, sizes: list[int]) -> list[str]:
-    """Append an entry of each size; the heads of the whole log, with that of the fence before them."""
+    """Append an entry of each size; returns the heads of the whole log, with that of the fence before them."""
     heads = [(await owned(store)).head]
     for number, size in enumerate(sizes):
         request: AppendRequest = entry(heads[-1], digest=f"{number:016x}")

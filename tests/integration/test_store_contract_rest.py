@@ -32,7 +32,7 @@ async def owned_again(store: Store, worker: str = "w2") -> str:
 
 
 async def end_of_window(store: Store) -> None:
-    """What happens to the chat RESUME_SECONDS after its release."""
+    """Apply what happens to the chat RESUME_SECONDS after its release."""
     if isinstance(store, MemoryStore):
         store._chats[CHAT].log_expires_at_ms = 0
     else:
@@ -80,7 +80,7 @@ async def test_only_the_release_that_succeeds_compacts(store: Store) -> None:
     assert (await store.load(CHAT)).checkpoint is None
     assert await store.read_history(CHAT) == []
     assert await store.release(CHAT, "w1", head, None, SHORT) is Released.OK
-    with pytest.raises(Lost):  # the repetition, after a lost answer
+    with pytest.raises(Lost):  # the repeated call, after a lost answer
         await store.release(CHAT, "w1", head, None, SHORT)
     assert await store.read_history(CHAT) == [b"part 1"]
 

@@ -1,4 +1,4 @@
-"""The secret of a store: one for all its processes."""
+"""The secret of a store is the same for all its processes."""
 
 import pytest
 

@@ -1,4 +1,5 @@
-"""The embedded child: one a data directory, no orphan after kill -9, no lost data, no death before its parent."""
+"""The embedded child process: one per data directory, no orphan after kill -9, no lost data, no end before its
+parent's."""
 
 import contextlib
 import os
@@ -42,7 +43,7 @@ anyio.run(main)
 
 
 class Parent:
-    """A serving process of its own session, as a terminal starts one."""
+    """A serving process in its own session, as a terminal starts one."""
 
     def __init__(self, data_dir: Path) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Tests that need a real server: restarts, refusals, deadlines, the batcher."""
+"""Tests that need a real server: restarts, refusals, deadlines, batching."""
 
 import asyncio
 import signal
@@ -37,7 +37,7 @@ async def is_up(store: RedisStore) -> bool:
 
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[StoreServer]:
-    """A server of one test's own, which the test may freeze, kill and start again on the same data."""
+    """A server for one test, which the test may freeze, kill and start again on the same data."""
     with running_store(tmp_path, PERSISTENT) as server:
         yield server
 
@@ -64,7 +64,7 @@ async def test_commands_of_one_tick_share_one_pipeline(valkey_server: ServerProc
                 return len(await store.read_inbox("chat99", 1)) == 1
 
             await eventually(all_are_there)
-            # The pipeline, this look and the looks above; not one read for each post.
+            # The pipeline, this count and the counts above; not one read for each post.
             assert other.info("stats")["total_reads_processed"] - before < 20
 
 
@@ -157,7 +157,7 @@ async def test_a_store_that_is_gone_is_said_once_as_an_error_and_once_when_it_is
         return bool(said("store.back"))
 
     async with own_store.inbox_signals("w1"):
-        pass  # the connection of the channels stands, so there is one to lose
+        pass  # the connection of the channels is open, so there is one to lose
     with capture_logs() as lines:
         own_server.kill()
         with pytest.raises(Unavailable, match="channels do not answer"):  # some thirty attempts to connect
@@ -188,7 +188,7 @@ async def test_blocking_bell_of_a_frozen_server_ends_in_time(own_server: StoreSe
 async def test_killed_server_is_unavailable_and_everything_goes_on_after_its_restart(
     own_server: StoreServer, own_store: RedisStore
 ) -> None:
-    with redis.Redis.from_url(own_server.url) as client:  # else a slow disk may cost a killed server its last 2 s
+    with redis.Redis.from_url(own_server.url) as client:  # otherwise a slow disk may cost a killed server its last 2 s
         client.config_set("appendfsync", "always")
     taken = await owned(own_store)
     async with own_store.follow(CHAT) as log_messages, own_store.inbox_signals("w1") as signals:
@@ -200,7 +200,7 @@ async def test_killed_server_is_unavailable_and_everything_goes_on_after_its_res
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(log_messages)).kind == "reconnected"
             assert await anext(signals) is None
-        # Confirmed anew before they were told: nothing after this is missed.
+        # The subscription was confirmed again before they were told: no later message is missed.
         assert await own_store.append(entry(taken.head)) is Appended.OK
         await own_store.post(command("r2"))
         with anyio.fail_after(WAIT_SECONDS):
@@ -222,7 +222,7 @@ async def test_restart_that_nobody_noticed_costs_nobody_an_error(
 async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: StoreServer, own_store: RedisStore) -> None:
     async with own_store.follow(CHAT) as log_messages:
         own_server.process.signal(signal.SIGSTOP)
-        await anyio.sleep(2.5)  # longer than the silence that is tolerated: the wait is the condition itself
+        await anyio.sleep(2.5)  # longer than the tolerated silence: the wait is the condition itself
         own_server.process.signal(signal.SIGCONT)
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(log_messages)).kind == "reconnected"
@@ -244,7 +244,7 @@ async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
         own_server.kill()
         own_server.start()
     longest_seconds = 0.0
-    for _ in range(60):  # for as long as the rebuild may take: how long the event loop is not free
+    for _ in range(60):  # for as long as the rebuild may take: the time for which the event loop is blocked
         asked_at = time.monotonic()
         await anyio.sleep(0.01)
         longest_seconds = max(longest_seconds, time.monotonic() - asked_at)

@@ -26,7 +26,7 @@ async def test_chat_without_messages_lives_a_day_and_an_accepted_command_keeps_i
             expiring = dict.fromkeys(("log", "head", "snap", "meta", "inbox"), EMPTY_CHAT_TTL_SECONDS)
             assert _lifetimes(other) == {**expiring, "seen": SEEN_TTL_SECONDS}
             again = structs.replace(entry(first.head), checkpoint=b"s")
-            await store.append(again)  # says nothing about it, so nothing changes
+            await store.append(again)  # the test adds nothing about it, so nothing changes
             refenced = await store.take(CHAT, "w1", "retake")
             assert _lifetimes(other) == {**expiring, "seen": SEEN_TTL_SECONDS}
             await store.append(persisting := structs.replace(entry(refenced.head), lifetime="persist"))
@@ -48,7 +48,7 @@ async def test_deleted_chat_is_remembered_for_thirty_days(valkey_server: ServerP
 
 
 def _lifetimes(client: "redis.Redis") -> dict[str, int]:
-    """The lifetimes in seconds of the chat's keys that expire, which were set moments ago."""
+    """Return the lifetimes in seconds of those of the chat's keys that expire, which were set moments ago."""
     found = {}
     for key in client.scan_iter("tc:*:chat:*"):
         seconds = client.ttl(key)
@@ -113,8 +113,8 @@ async def test_checkpoint_that_cannot_be_read_is_an_error_of_ours(valkey_server:
 
 
 async def test_two_databases_of_one_server_hear_nothing_of_each_other(valkey_server: ServerProcess) -> None:
-    """Pub/sub knows no databases; the names of the channels do. The first message of a listener is from its own
-    store."""
+    """Pub/sub ignores databases; the names of the channels contain the database. The first message of a listener is
+    from its own store."""
     async with (
         RedisStore(fresh_url(valkey_server)) as ours,
         RedisStore(fresh_url(valkey_server)) as theirs,

@@ -27,7 +27,7 @@ LAST = b"*3\r\n$3\r\nSET\r\n$4\r\nlast\r\n$5\r\nthing\r\n"
 
 
 class Harness:
-    """A store with some keys in it; its server does not run."""
+    """A store with some keys in it, whose server does not run."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -53,7 +53,7 @@ class Harness:
             server.stop_blocking()
 
     async def opened(self) -> tuple[set[str], list[str]]:
-        """The keys after a start as `threadcast serve` does it, and what was said of repairs."""
+        """Return the keys after a start like that of `threadcast serve`, and the reports of repairs."""
         with capture_logs() as logs:
             async with EmbeddedStore(self.data_dir) as store:
                 with redis.Redis.from_url(store.url, decode_responses=True) as client:
@@ -212,7 +212,7 @@ async def test_chats_are_there_again_after_zeros_behind_the_last_record(tmp_path
             await watcher.at_rest()
             messages = watcher.messages
         server.kill()
-    await eventually(partial(_is_free, data_dir / "store"))  # its store writes out what it has, and ends
+    await eventually(partial(_is_free, data_dir / "store"))  # the store writes its data to disk, and ends
     (file,) = (data_dir / "store" / FILES).glob("*.incr.aof")
     with file.open("ab") as end:
         end.write(bytes(4_096))

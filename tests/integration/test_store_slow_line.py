@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 BYTES_PER_SECOND = 3_000_000
 LARGE_BYTES = 10_000_000
-"""3.3 s on this line, beyond what a small command has; so is the answer that brings it."""
+"""3.3 s on this connection, more than a small command may take; the answer that returns the data takes as long."""
 
 LARGE = BlobPut(chat_id=CHAT, owner="ann", blob=Blob("a" * 64, "x/y", b"x" * LARGE_BYTES), ttl_seconds=60)
 
@@ -60,12 +60,12 @@ async def test_beside_large_commands_small_ones_go_their_way(far_store: RedisSto
         is_done = True
 
     async with anyio.create_task_group() as tasks:
-        for _ in range(2):  # all lanes that large commands may have
+        for _ in range(2):  # all lanes that large commands may use
             tasks.start_soon(put)
         answered = 0
         while answered < 20:
             await anyio.sleep(0.05)
-            with suppress(Unavailable):  # on a busy machine 2 s may go by beside any line
+            with suppress(Unavailable):  # on a busy machine any connection may take 2 s
                 await far_store.now_ms()
                 answered += 1
         assert not is_done

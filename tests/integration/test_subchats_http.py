@@ -20,8 +20,8 @@ pytestmark = pytest.mark.anyio
 TOOLS: JsonObject = {"model": "demo/tools?rate=0"}
 ECHO: JsonObject = {"model": "demo/echo?rate=0"}
 ABORT_SECONDS = 5.0
-"""CMD-3 says one second; a machine that does much else is given more.
-What hangs here, wherever below, would hang for ever."""
+"""CMD-3 says one second; a machine that does much else is given more. The limit tells a delay from a run that hangs for
+ever, at any depth."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ async def get(server: Process, path: str) -> httpx2.Response:
 
 
 async def subchat(watcher: Watcher) -> str:
-    """The id of the first child, once it is announced."""
+    """Return the id of the first child, once it is announced."""
     await watcher.until(lambda w: any(isinstance(event, SubchatUpdate) for event in w.events))
     return next(event.subchat_id for event in watcher.events if isinstance(event, SubchatUpdate))
 
@@ -64,7 +64,7 @@ async def listed(server: Process, query: str = "") -> list[str]:
 
 
 async def only_child(server: Process, parent_id: str) -> str:
-    """The same for who came too late to see it announced."""
+    """Return the same for a reader that joins after the announcement."""
     with anyio.fail_after(DEADLINE_SECONDS):
         while not (found := await listed(server, f"&parent_id={parent_id}")):
             await anyio.sleep(0.02)

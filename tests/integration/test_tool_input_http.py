@@ -75,7 +75,7 @@ async def test_the_input_of_a_tool_that_hides_it_is_nowhere_but_with_tool_and_mo
     assert SECRET in written, "the tool had it"
     assert SECRET in json.dumps([asked.body for asked in model.asked]), "and the model reads what it wrote"
     for where, words in seen.items():
-        if where != "/api/chat/stream":  # whose last frame has the trace, for callers who may see it
+        if where != "/api/chat/stream":  # the answer's last frame has the trace, for callers who may see it
             assert SECRET not in words, where
     assert '"write_note"' in seen["events"]
 

@@ -1,4 +1,4 @@
-"""Export and import over HTTP: a chat returns byte for byte, no chat is overwritten, and none is imported by half."""
+"""Export and import over HTTP: a chat returns byte for byte, no chat is overwritten, and none is imported partially."""
 
 import json
 import uuid
@@ -154,7 +154,7 @@ async def test_bodies_of_more_chats_messages_or_bytes_than_are_taken_are_413(tmp
             try:
                 answer = await client.post("/v1/chats/import", content=content)
             except httpx2.TransportError:
-                continue  # the server hung up on a sender who would not stop
+                continue  # the server closed the connection of a sender that did not stop
             assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
         assert (await client.get("/v1/chats/c1000")).status_code == 404
 

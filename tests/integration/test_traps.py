@@ -1,7 +1,7 @@
-"""Traps that others fell into (PROTOCOL §4, §9), each as a test that would fall into it too.
+"""Known mistakes of other systems (PROTOCOL §4, §9), each with a test that fails if we make the mistake too.
 
-Over real HTTP, where a real server can be brought into the state; `test_traps_of_readers.py` has those that need a
-store which a test can hold.
+These tests use real HTTP, where a real server can be brought into the state; `test_traps_of_readers.py` has those that
+need a store which a test can hold.
 """
 
 import json
@@ -50,7 +50,7 @@ async def test_trap_empty_draft_missing_from_the_snapshot(server: Process, chat_
 
 async def test_trap_seq_restarting_with_no_sign(tmp_path: Path) -> None:
     """The log begins a new life whose positions start again. A client that continues from position 7 of the old life
-    would miss the events 1 to 7 of the new life. A place of another life must be answered by a snapshot."""
+    would miss the events 1 to 7 of the new life. The position of another life must be answered by a snapshot."""
     seen: list[Watcher] = []
     for words in ("in the first life", "in the second life"):
         async with serving(tmp_path) as process:
@@ -72,8 +72,8 @@ async def test_trap_seq_restarting_with_no_sign(tmp_path: Path) -> None:
 
 
 async def test_trap_parameters_echoed_as_sent(server: Process, chat_id: str) -> None:
-    """`thread_updated` repeats the patch, with keys that mean nothing here and values that were changed or cleared:
-    tabs that heard the event and tabs that took a snapshot differ."""
+    """The mistake: `thread_updated` repeats the patch, with unknown keys and with values that were changed or cleared,
+    so tabs that received the event differ from tabs that received a snapshot."""
     patch: JsonObject = {"temperature": 1, "reasoning_effort": "", "title": "T", "unheard_of": {"x": 1}, "reason": "y"}
     async with watching(server.url, chat_id) as watcher:
         answer = await command(server.url, chat_id, {"type": "set_params", "client_request_id": "p", "patch": patch})
@@ -89,7 +89,8 @@ async def test_trap_parameters_echoed_as_sent(server: Process, chat_id: str) -> 
 
 
 async def test_trap_history_changed_with_no_event(server: Process, chat_id: str) -> None:
-    """An edit changes what is stored and what the model sees, and open tabs show the old words for ever."""
+    """The mistake: an edit changes what is stored and what the model sees, and open tabs show the old words for
+    ever."""
     async with watching(server.url, chat_id) as tab:
 
         async def after(body: JsonObject, *expected: str) -> None:
@@ -137,8 +138,8 @@ NOWHERE: list[JsonObject] = [
 
 
 async def test_trap_accepted_command_that_fails_in_silence(server: Process, chat_id: str) -> None:
-    """202, and then nothing: the command could not be applied and only a log knows. Each must end in a final ack that
-    says so, with a code."""
+    """The mistake: 202, and then nothing; the command could not be applied, and only a log says so. Each command must
+    end in a final ack with a code."""
     async with watching(server.url, chat_id) as tab:
         await command(server.url, chat_id, user_message("a", "hi"))
         await tab.at_rest()
@@ -158,7 +159,8 @@ async def test_trap_accepted_command_that_fails_in_silence(server: Process, chat
 
 
 async def test_trap_duplicate_window_in_memory_only(tmp_path: Path) -> None:
-    """Ids are remembered by the process that took them: after its death a client's retry runs a second time."""
+    """The mistake: only the process that took a command remembers its id, so after the process's death a client's retry
+    runs a second time."""
     arguments = ["serve", "--port", "0", "--data-dir", str(tmp_path / "data")]
     body = user_message("once", "only once")
     with start(*arguments, log=tmp_path / "log") as first:
@@ -178,7 +180,8 @@ async def test_trap_duplicate_window_in_memory_only(tmp_path: Path) -> None:
 
 
 async def test_trap_cancelled_id_that_can_never_be_used(server: Process, chat_id: str) -> None:
-    """A cancel that comes before its command, or for one that ran, leaves a mark, and the id is refused for ever."""
+    """The mistake: a cancel that arrives before its command, or after it ran, leaves a mark, and the id is refused for
+    ever."""
     await command(server.url, chat_id, user_message("first", "hi"))
     async with watching(server.url, chat_id) as tab, httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         await tab.at_rest()
@@ -191,8 +194,8 @@ async def test_trap_cancelled_id_that_can_never_be_used(server: Process, chat_id
 
 
 async def test_trap_pause_lost_at_restart(tmp_path: Path) -> None:
-    """The question exists only in a coroutine. When its process dies, the chat waits for an answer that no code will
-    receive."""
+    """The mistake: the question exists only in a coroutine. When its process dies, the chat waits for an answer that no
+    code will receive."""
     async with serving(tmp_path, is_durable=True) as first:
         async with watching(first.url, "c1") as tab:
             await command(first.url, "c1", user_message("a", NOTE, params=TOOLS))
@@ -210,8 +213,8 @@ async def test_trap_pause_lost_at_restart(tmp_path: Path) -> None:
 
 
 async def test_trap_terminal_event_missed_by_a_late_reconnect(server: Process, chat_id: str) -> None:
-    """The run ended while the line was down, its last event was for those who were there, and the tab that comes back
-    shows a spinner for ever."""
+    """The mistake: the run ended while the connection was down, its last event went only to connected readers, and the
+    tab that reconnects shows a spinner for ever."""
     model = "demo/essay?words=40&rate=80"
     async with watching(server.url, chat_id) as stayed:
         async with watching(server.url, chat_id) as gone:
@@ -230,7 +233,8 @@ async def test_trap_terminal_event_missed_by_a_late_reconnect(server: Process, c
 
 
 async def test_trap_approval_announced_before_its_message(server: Process, chat_id: str) -> None:
-    """`pause_required` is heard before the message whose call it asks about: the tab has nothing to show it at."""
+    """The mistake: `pause_required` arrives before the message whose call it asks about, so the tab has no place to
+    show it."""
     async with watching(server.url, chat_id) as tab:
         await command(server.url, chat_id, user_message("a", NOTE, params=TOOLS))
         await tab.until(lambda w: w.state is not None and w.state.runtime.paused)
@@ -248,7 +252,8 @@ FORGED = "one\n\nid: 9-9-9\ndata: {}\r\n\r\nevent: evil\rdata: x\u2028\u0085end\
 
 
 async def test_trap_raw_newline_in_a_delta_forging_an_sse_field(server: Process, chat_id: str) -> None:
-    """A model says a line end and `id:`, it goes out as it is, and the client believes it to be the server's word."""
+    """The mistake: a model writes a line end and `id:`, the text is sent unchanged, and the client takes it for a field
+    of the server."""
     raw = b""
     async with watching(server.url, chat_id) as tab, httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         address = f"{server.url}/v1/chats/subscribe?chat_id={chat_id}"
@@ -272,8 +277,8 @@ async def test_trap_raw_newline_in_a_delta_forging_an_sse_field(server: Process,
 
 
 async def test_trap_half_open_blocking_read_that_swallows_work(valkey_server: ServerProcess, tmp_path: Path) -> None:
-    """A worker waits for a token, its machine vanishes, and Redis gives the next token to the dead connection. The work
-    must not be stored in the token alone: the next sweep of any worker finds the work."""
+    """The mistake: a worker waits for a token, its machine vanishes, and Redis gives the next token to the dead
+    connection. Work must not exist only as the token: the next sweep of any worker finds the work."""
     url = fresh_url(valkey_server)
     keys = Keys(16)
     with running_fleet(tmp_path, url) as fleet, redis.Redis.from_url(url) as ghost:

@@ -1,6 +1,7 @@
 """Known mistakes of other systems between the log and the readers, which only a store that can be paused makes visible.
 
-The real writer, hub, relay and subscriber; see `test_traps.py` for those that a real server can be brought into.
+These tests use the real writer, hub, relay and subscriber; see `test_traps.py` for mistakes that a real server can be
+brought into.
 """
 
 import anyio
@@ -29,7 +30,7 @@ def harness() -> Harness:
 
 
 async def answering(harness: Harness) -> Writer:
-    """A writer in whose chat an answer was begun that has no text yet."""
+    """Return a writer whose chat has an open answer without any text yet."""
     writer = await harness.writer()
 
     def write(builder: EntryBuilder) -> None:
@@ -51,7 +52,7 @@ def words_of(watcher: Watcher) -> str:
 
 
 async def test_trap_empty_draft_missing_from_the_snapshot_and_live_text_lost(harness: Harness) -> None:
-    """A late joiner drops every delta that is about a message which its snapshot did not have."""
+    """The mistake: a reader that joins late drops every delta of a message that its snapshot did not contain."""
     writer = await answering(harness)
     async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as socket:
         await stands(socket, writer)
@@ -62,8 +63,8 @@ async def test_trap_empty_draft_missing_from_the_snapshot_and_live_text_lost(har
 
 
 async def test_trap_text_reordered_when_a_queue_overflows(harness: Harness) -> None:
-    """A full queue drops its oldest or lets newer text pass: the reader ends with words in another order. The text of a
-    slow reader must at every moment be a prefix of the answer."""
+    """The mistake: a full queue drops its oldest text or lets newer text pass, so the reader ends with words in another
+    order. The text of a slow reader must at every moment be a prefix of the answer."""
     words = [f"word{number} " for number in range(60)]
     writer = await answering(harness)
     async with (
@@ -88,7 +89,7 @@ async def test_trap_text_reordered_when_a_queue_overflows(harness: Harness) -> N
 
 
 async def test_trap_a_failed_encode_leaves_a_permanent_gap(harness: Harness) -> None:
-    """The event got its number, could not be turned into bytes, and every reader waits for that number for ever."""
+    """The mistake: the event got its number, could not be encoded, and every reader waits for that number for ever."""
     writer = await harness.writer()
     async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as socket:
         await writer.commit(title("before"))

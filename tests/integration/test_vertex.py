@@ -36,7 +36,7 @@ def service_account(token_uri: str) -> str:
 
 @pytest.fixture
 def signed_in(fake: FakeOpenAI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeOpenAI:
-    """The model server, at which the machine's account signs in too."""
+    """Run the model server, which also signs in the machine's account."""
     credentials = tmp_path / "credentials.json"
     credentials.write_text(service_account(f"{fake.base_url.removesuffix('/v1')}/token"))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(credentials))
@@ -83,8 +83,8 @@ async def test_claude_is_asked_in_the_project_and_a_token_that_expires_is_fetche
     fake = signed_in
     wire = WIRES["anthropic"]
     answer = [wire.text, wire.stop]
-    # Google's library takes a token for expired some minutes before it is, so those of one second are so at once.
-    # The SDK looks at a token that it has just fetched as at any other.
+    # Google's library treats a token as expired some minutes before it is, so tokens of one second are expired at once.
+    # The SDK applies this to a token that it has just fetched, too.
     fake.replies = [token("unused", 1), token("first", 1), Reply(answer)]
     fake.replies += [token("second", 3600), Reply(answer), Reply(answer)]
     settings = Settings(

@@ -1,6 +1,7 @@
 """The tree of messages in the model of a chat, and what the demo models say to a path of it.
 
-A dict of nodes in the order of their making, and the numbers of those on the active path. See `chat_model.py`.
+It consists of a dict of nodes in the order of their creation, and the numbers of the nodes on the active path. See
+`chat_model.py`.
 """
 
 import itertools
@@ -52,7 +53,7 @@ class TreeModel:
         self.path.append(key)
 
     def _drop(self, key: int) -> None:
-        """The message and all below it."""
+        """Remove the message and everything below it."""
         for child in self.children(key):
             self._drop(child)
         del self.nodes[key]
@@ -68,7 +69,7 @@ class TreeModel:
         return self._down_from(below[-1]) if below else self._way_to(key)
 
     def _end_of_exchange(self, at: int) -> int:
-        """The index after the message and the results of its calls."""
+        """Return the index after the message and the results of its calls."""
         calls = self.nodes[self.path[at]].calls
         end = at + 1
         while end < len(self.path) and self.nodes[self.path[end]].answers in calls:
@@ -76,7 +77,7 @@ class TreeModel:
         return end
 
     def words_of_model(self, model: str, path: list[int]) -> tuple[str, list[Call]]:
-        """The demo model's answer to this path."""
+        """Return the demo model's answer to this path."""
         seen = [self.nodes[key] for key in path]
         at = max((i for i, node in enumerate(seen) if node.role == "user"), default=-1)
         asked = seen[at].text if at >= 0 else ""

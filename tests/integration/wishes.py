@@ -1,4 +1,4 @@
-"""Commands in the form that the model of a chat takes: a command that can wait in the queue, and a decision about a
+"""Commands in the form that the model of a chat takes: a command that can wait in the queue, or a decision about a
 call."""
 
 from dataclasses import dataclass

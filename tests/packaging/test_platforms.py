@@ -11,7 +11,7 @@ from tests.packaging.environments import ROOT
 from tests.packaging.without_unix import UNIX_MODULES
 
 RUN_SECONDS = 300
-"""For 85 tests of some seconds together, on a busy machine."""
+"""Maximum seconds of 85 tests that take some seconds together, on a busy machine."""
 
 IMPORT_ALL = """
 import importlib, pkgutil, threadcast_client, threadcast_protocol

@@ -8,5 +8,5 @@ UNIX_MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "termios", "tty")
 
 
 def pytest_configure() -> None:
-    """Make each of them fail to import, as Python does with a module that is None in `sys.modules`."""
+    """Make each of these modules fail to import, as Python does with a module that is None in `sys.modules`."""
     sys.modules.update(dict.fromkeys(UNIX_MODULES))  # type: ignore[arg-type]

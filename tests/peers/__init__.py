@@ -1,1 +1,1 @@
-"""Real software of others at the far end: model servers and MCP servers that we did not write."""
+"""Tests with real software of others: model servers and MCP servers that we did not write."""

@@ -1,8 +1,7 @@
 """aimock as a process on loopback: a third party's server that speaks the APIs of OpenAI, Anthropic and Google.
 
 Its answers are in `answers.json`, the same for every API; its journal lists the requests that it received.
-`scripts/peers` installs it into `.peers`; where it or node is missing, the tests are skipped with a sentence that says
-so.
+`scripts/peers` installs it into `.peers`; if it or node is missing, the tests are skipped with a sentence that says so.
 """
 
 import re
@@ -26,13 +25,13 @@ CHUNK_CHARACTERS = 8
 
 
 class Aimock:
-    """A running one. `url` is without a path."""
+    """A running one. `url` has no path."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def asked(self) -> list[JsonObject]:
-        """The bodies of all requests since the last `forget`, as this peer understood them."""
+        """Return the bodies of all requests since the last `forget`, as this peer understood them."""
         return [entry["body"] for entry in self.journal()]
 
     def journal(self) -> list[JsonObject]:
@@ -45,9 +44,9 @@ class Aimock:
 
 @contextmanager
 def serve_aimock() -> Iterator[Aimock]:
-    """A server for as long as the block runs."""
+    """Run aimock for as long as the block runs."""
     program = node_package("@copilotkit/aimock", "dist/cli.js")
-    # Strict: it refuses what the real APIs refuse, a tool round without the signature of its thinking for one.
+    # Strict mode: aimock refuses what the real APIs refuse, such as a tool round without the signature of its thinking.
     command = [*program, "--port", "0", "--fixtures", str(ANSWERS), "--validate-on-load", "--strict"]
     process = subprocess.Popen(
         [*command, "--chunk-size", str(CHUNK_CHARACTERS)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -55,7 +54,7 @@ def serve_aimock() -> Iterator[Aimock]:
     try:
         assert process.stdout is not None
         said = ""
-        for line in process.stdout:  # it says where it listens, or ends
+        for line in process.stdout:  # the process prints its address, or ends
             said += line
             if found := re.search(r"listening on (http://\S+)", line):
                 yield Aimock(found[1])

@@ -1,4 +1,4 @@
-"""One aimock for the whole session, of whose journal each test looks at its own part; a chat id for each test."""
+"""One aimock for the whole session, in whose journal each test looks at its own part, and a chat id for each test."""
 
 from collections.abc import Iterator
 

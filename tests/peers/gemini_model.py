@@ -1,7 +1,7 @@
-"""Google's API as the Gemini CLI asks it, as a program: `python -m tests.peers.gemini_model PORT DIRECTORY`.
+"""Google's API as the Gemini CLI calls it, as a program: `python -m tests.peers.gemini_model PORT DIRECTORY`.
 
-The last words of the person choose the answer. `write` calls the tool `write_file`, `wait` begins to speak and goes on
-for ever, other words are repeated. Each question is a line of DIRECTORY/asked: the words, and all that was given.
+The last words of the user choose the answer. `write` calls the tool `write_file`, `wait` begins to speak and goes on
+for ever, other words are repeated. Each request appends a line to DIRECTORY/asked: the words, and the whole request.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ def told(*parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def words_of(contents: list[Any]) -> str:
-    """Return the last words of the person; '' if the last content is the result of a call."""
+    """Return the last words of the user; '' if the last content is the result of a call."""
     last = contents[-1]["parts"]
     if any("functionResponse" in part for part in last):
         return ""
@@ -52,7 +52,7 @@ async def model(request: Request) -> Response:
     asked = await request.json()
     if request.path_params["method"].endswith(":countTokens"):
         return JSONResponse({"totalTokens": 10})
-    if "tools" not in asked:  # a question of the program to itself, such as which model to take
+    if "tools" not in asked:  # a request that the program makes for itself, such as which model to take
         return JSONResponse(told({"text": "{}"}))
     words = words_of(asked["contents"])
     with (Path(sys.argv[2]) / "asked").open("a") as file:

@@ -1,4 +1,4 @@
-"""Where the peers from npm lie: `scripts/peers` puts them into `.peers/`. A test whose peer is missing says so and is
+"""Finds the peers from npm: `scripts/peers` installs them into `.peers/`. A test whose peer is missing says so and is
 skipped."""
 
 import shutil
@@ -12,7 +12,7 @@ PEERS = Path(__file__).parents[2] / ".peers" / "node_modules"
 
 
 def node_package(name: str, entry: str) -> list[str]:
-    """The command that starts `entry` of the npm package `name`; skips the test when it cannot be started."""
+    """Return the command that starts `entry` of the npm package `name`; skip the test if it cannot be started."""
     node = shutil.which("node")
     file = PEERS / name / entry
     if node is None:

@@ -1,4 +1,4 @@
-"""A stream of events whose readers shall wait half as long after a cut as they would by themselves.
+"""A stream of events that tells its readers to wait half of their default pause after a cut.
 
 If our server sends a shorter `retry`, its reader reconnects before a reader of this stream; if our server sends none,
 its reader reconnects later.
@@ -14,7 +14,7 @@ HEAD = (
     b"Access-Control-Allow-Origin: *\r\nConnection: close\r\n\r\n"
 )
 RETRY_MS = 1_500
-"""Half of what Chromium and npm's eventsource wait by themselves."""
+"""Half of the default pause of Chromium and npm's eventsource."""
 
 
 class PlainStream:

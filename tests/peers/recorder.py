@@ -1,6 +1,6 @@
-"""A relay before a peer that keeps what passes: the peer's journal tells what it understood, not what was sent.
+"""A relay before a peer that records what passes: the peer's journal shows what the peer understood, not what was sent.
 
-It streams answers through as they come. Runs in a thread of its own, so that the code under test keeps its loop.
+It passes streams on as they arrive. It runs in its own thread, so that the code under test keeps its loop.
 """
 
 import json
@@ -24,7 +24,8 @@ _HOP_BY_HOP = frozenset({"host", "content-length", "connection", "transfer-encod
 
 
 class Recorder:
-    """`bodies` are those of the requests so far, as they were sent; `url` is what to ask instead of the peer."""
+    """`bodies` are those of the requests so far, as they were sent; `url` is the address to use instead of the
+    peer's."""
 
     def __init__(self, peer_url: str) -> None:
         self._peer_url = peer_url

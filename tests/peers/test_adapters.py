@@ -1,6 +1,6 @@
-"""Every adapter against aimock, which is not ours: what each makes of the same answers in four wires.
+"""Every adapter against aimock, which is not ours: each must give the same results for the same answers in four wires.
 
-An adapter is one line of `ADAPTERS`. Features of one wire (signatures, its codes for a refusal) have their own tests.
+An adapter is one line of `ADAPTERS`. Features of one wire (signatures, its codes for a refusal) have separate tests.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -43,7 +43,7 @@ pytestmark = [
 KEY = "sk-of-the-peer-tests"
 
 Make = Callable[[str, int], Provider]
-"""An adapter for the peer at a URL, with so many retries."""
+"""Return an adapter for the peer at a URL, with this number of retries."""
 
 ADAPTERS: dict[str, Make] = {
     "openai_chat": lambda url, retries: OpenAIChat(
@@ -96,9 +96,10 @@ async def test_text_comes_in_pieces_and_ends(provider: Provider, kind: str) -> N
     deltas = await collect(provider, asking("hello"))
     assert text_of(deltas) == "Hello! How can I help you today?"
     pieces = [delta for delta in deltas if isinstance(delta, TextDelta)]
-    assert len(pieces) >= (1 if kind.startswith("openai") else 2)  # ours is one piece for each read of the connection
+    # our adapter yields one piece for each read of the connection
+    assert len(pieces) >= (1 if kind.startswith("openai") else 2)
     assert deltas[-1] == Finished("stop")
-    if kind != "google":  # aimock names no model there
+    if kind != "google":  # aimock names no model in this answer
         assert ModelNamed("peer-1") in deltas
 
 
@@ -129,7 +130,7 @@ async def test_usage_is_counted_alike(provider: Provider) -> None:
 async def test_refusals_and_full_answers_say_so(provider: Provider, kind: str, text: str, reason: str) -> None:
     if kind == "openai_responses" and reason == "content_filter":
         pytest.skip("aimock calls this a failed response, where the API says incomplete")
-    request = replace(asking(text), model=f"peer-of-{kind}")  # each wire has its own word for it
+    request = replace(asking(text), model=f"peer-of-{kind}")  # each wire has a different value for this
     deltas = await collect(provider, request)
     assert text_of(deltas)
     assert deltas[-1] == Finished(reason)  # type: ignore[arg-type]  # the table above is the test
@@ -184,7 +185,7 @@ async def test_refused_before_the_first_byte_is_asked_again_as_late_as_the_peer_
     assert text_of(deltas) == "Now I have time."
     first, second = aimock.journal()
     assert [entry["response"]["status"] for entry in (first, second)] == [429, 200]
-    if kind != "google":  # its SDK does not read Retry-After
+    if kind != "google":  # its SDK ignores Retry-After
         assert second["timestamp"] - first["timestamp"] >= 900
 
 
@@ -215,7 +216,7 @@ async def test_thinking_of_anthropic_goes_back_verbatim_and_is_refused_without(a
         again = asking(question, asked, result, params=params, provider_data={"a": first.provider_data})
         await collect(provider, again)
         sent = recorder.bodies[-1]["messages"][1]["content"]
-        # Told to think without it, which the adapter does not do by itself:
+        # Told to think without a signature, which the adapter does not do by itself:
         forced = ModelParams(extra_body={"thinking": {"type": "enabled", "budget_tokens": 2_000}})
         with pytest.raises(ModelFailed, match="refused"):
             await collect(provider, asking(question, asked, result, params=forced))

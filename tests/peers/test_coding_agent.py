@@ -27,7 +27,7 @@ SETTINGS = {
     "privacy": {"usageStatisticsEnabled": False},
     "general": {"disableAutoUpdate": True},
 }
-"""The program's own settings: it asks the model by a key, trusts its folder, and tells nobody about itself."""
+"""The program's own settings: it calls the model with a key, trusts its folder, and sends no usage data."""
 
 
 @contextmanager

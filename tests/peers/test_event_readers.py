@@ -1,7 +1,7 @@
-"""Other people's readers of Server-Sent Events, unchanged, on a real server: what they hand on are our events alone.
+"""Third-party readers of Server-Sent Events, unchanged, on a real server: they yield our events and nothing else.
 
-httpx-sse and fetch-event-source hand on an event without data for every empty line, where WHATWG HTML has none, and
-their users' `json.loads("")` raises. So heartbeats and `retry` end no event (PROTOCOL §4).
+For an empty line, httpx-sse and fetch-event-source yield an event without data where WHATWG HTML has none, and their
+users' `json.loads("")` raises. So heartbeats and `retry` end no event (PROTOCOL §4).
 """
 
 import json
@@ -67,7 +67,7 @@ NODE = "@microsoft/fetch-event-source"
 
 
 async def heard_by(reader: str, url: str, body: JsonObject | None = None) -> list[Heard]:
-    """All that a reader hands on until the stream ends."""
+    """Return everything that a reader yields until the stream ends."""
     if reader != NODE:
         return await anyio.to_thread.run_sync(lambda: list(PYTHON[reader](url, body)))
     entry = node_package(NODE, "lib/cjs/index.js")
@@ -78,7 +78,8 @@ async def heard_by(reader: str, url: str, body: JsonObject | None = None) -> lis
 
 
 async def beats_of(url: str, count: int) -> None:
-    """Wait until a stream that begins now has had so many heartbeats; those that stood before had as many but one."""
+    """Wait until a stream that begins now has had this many heartbeats; streams that were open before have had at most
+    one fewer."""
     seen = b""
     async with (
         httpx.AsyncClient(timeout=DEADLINE_SECONDS, trust_env=False) as client,
@@ -91,7 +92,7 @@ async def beats_of(url: str, count: int) -> None:
 
 
 async def watched(url: str, count: int) -> None:
-    """Wait until so many streams stand, by the server's own count."""
+    """Wait until this many streams are open, by the server's own count."""
     async with httpx.AsyncClient(trust_env=False) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             while f"threadcast_subscribers_inflight {count}.0" not in (await client.get(f"{url}/metrics")).text:
@@ -151,8 +152,8 @@ async def test_a_foreign_reader_of_a_one_shot_wire_hands_on_frames_with_data_alo
 
 @pytest.mark.row("NET-8", "EVT-4")
 async def test_npms_eventsource_comes_back_sooner_than_it_would_by_itself(tmp_path: Path) -> None:
-    """Beside ours stands a stream that asks for 1.5 s, of the 3 s that are its own. Both streams are cut, and ours
-    reconnects first."""
+    """The test opens another stream beside ours, which asks for 1.5 s instead of the library's 3 s. Both streams are
+    cut, and ours reconnects first."""
     entry = node_package("eventsource", "dist/index.cjs")
     async with AsyncExitStack() as stack:
         server = stack.enter_context(start("serve", "--port", "0", "--memory", log=tmp_path / "log"))

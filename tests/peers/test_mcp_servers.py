@@ -64,7 +64,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def peers(tmp_path_factory: pytest.TempPathFactory, papers: Path, http_port: int) -> Iterator[Process]:
-    """A server with all of them; the one over HTTP is down at first."""
+    """A server with all of them; the MCP server over HTTP is down at first."""
     base = tmp_path_factory.mktemp("peers")
     file = base / "threadcast.toml"
     memory = {"MEMORY_FILE_PATH": str(base / "memory.jsonl")}
@@ -217,7 +217,7 @@ def progressed(watcher: Watcher) -> bool:
 
 
 def child_of(parent: int, word: str) -> int:
-    """The process that `parent` started, directly or through another, whose command line has `word`."""
+    """Return the process that `parent` started, directly or through another, whose command line contains `word`."""
     parents: dict[int, int] = {}
     found: list[int] = []
     for entry in Path("/proc").iterdir():
@@ -226,7 +226,7 @@ def child_of(parent: int, word: str) -> int:
         try:
             stat = (entry / "stat").read_text()
             line = (entry / "cmdline").read_bytes().decode(errors="replace")
-        except OSError:  # it ended while we looked
+        except OSError:  # the process ended during the check
             continue
         parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
         if word in line:

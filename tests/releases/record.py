@@ -1,9 +1,10 @@
 """`python -m tests.releases.record`: record this release's logs, to be folded by every later one.
 
-Starts a store, a web process and workers as an operator would, plays the conformance transcripts and scenes of its own
-(processes, agents, hidden and remembered things, a killed owner), and writes one file a chat into
-`tests/releases/<version>/`, straight from the store. Run it once, just before a release; files of a release that is
-out are never written again, and a name that is taken is refused. While a version is not out yet, `--again` renews it.
+Starts a store, a web process and workers as an operator would, plays the conformance transcripts and additional scenes
+(processes, agents, hidden and remembered things, a killed owner), and writes one file per chat into
+`tests/releases/<version>/`, straight from the store. Run it once, just before a release; the files of a published
+release are never written again, and an existing name is refused. Until a version is published, `--again` renews its
+files.
 """
 
 import argparse
@@ -70,14 +71,14 @@ SCENES: dict[str, list[tuple[str, JsonObject]]] = {
     "payload-in-the-text": [('Here it is.\nARTICLE: {"title": "Moss"}', {"model": "demo/echo?rate=0"})],
     "long-answer": [("write", {"model": "demo/essay?words=150&rate=200"})],
 }
-"""Name to the messages of one chat, each with its parameters, each in a run of its own."""
+"""Maps a name to the messages of one chat, each with its parameters, each in a separate run."""
 
 
 MODES = {"summarized": "short", "summary-failed": "unsummed"}
-"""Of scenes whose chat has another profile than the default one."""
+"""The profiles of scenes whose chat does not have the default one."""
 
 LARGE_BYTES = 200_000
-"""Of a log: larger ones prove a limit, not a format, and would only fill the repository."""
+"""Maximum size of a log: larger ones test a limit, not a format, and would only fill the repository."""
 
 
 class _Recorder(Target):
@@ -105,7 +106,7 @@ class _Recorder(Target):
         return await super().request(method, path, body=body, headers=headers, wait_seconds=wait_seconds)
 
     async def keep(self, chat_id: str, name: str) -> None:
-        """Write the chat down, if there is one it is not very large and has not been written yet."""
+        """Store the chat if it exists, is not very large and has not been stored yet."""
         entries = await self._store.read_log(chat_id)
         size = sum(len(entry.events) + len(entry.facts) for entry in entries)
         if not entries or chat_id in self._taken or size > LARGE_BYTES:
@@ -156,7 +157,7 @@ async def _play(web: Process, name: str, messages: list[tuple[str, JsonObject]])
 
 
 async def _keep_tree(recorder: _Recorder, web: Process, name: str) -> None:
-    """The chat, and those that its tools began."""
+    """Store the chat, and those that its tools began."""
     async with httpx2.AsyncClient() as client:
         below = (await client.get(f"{web.url}/v1/chats", params={"parent_id": name})).json()["items"]
     await recorder.keep(name, name)
@@ -165,7 +166,7 @@ async def _keep_tree(recorder: _Recorder, web: Process, name: str) -> None:
 
 
 async def _kill_owner(fleet: Fleet, web: Process) -> None:
-    """kill -9 while a tool runs that must not run twice, and a process beside it."""
+    """Kill the owner with kill -9 while a tool runs that must not run twice, with a process beside it."""
     name = "outcome-unknown"
     async with watching(web.url, name) as chat:
         await command(
@@ -180,7 +181,7 @@ async def _kill_owner(fleet: Fleet, web: Process) -> None:
 
 
 def _tool_runs(watcher: Watcher) -> bool:
-    """The second call has begun: the first one started the process."""
+    """Return whether the second call has begun: the first one started the process."""
     begun = [frame for frame in watcher.frames if frame["type"] == "tool_status" and frame["status"] == "running"]
     return len(begun) == 2
 

@@ -1,5 +1,5 @@
-"""What the recorded chats use, given to the recorder's processes by `--app`: one tool for each kind of event and fact
-that the demo tools and the transcripts do not bring about."""
+"""Tools of the recorded chats, given to the recorder's processes by `--app`: one tool for each kind of event and fact
+that the demo tools and the transcripts do not produce."""
 
 import asyncio
 
@@ -48,7 +48,7 @@ async def never_twice() -> str:
 
 @tool()
 def passes_on(context: ToolContext) -> str:
-    """Tells of a browser, and of all else that tools may tell."""
+    """Reports a browser, and everything else that tools may report."""
     for kind in sorted(PASSED_ON):
         if kind.startswith("browser_"):
             context.report(ClientEvent(kind, {"browser_id": "b1", "value": 1}))
@@ -63,11 +63,11 @@ def remembers(value: str = "x") -> ToolResult:
 
 @tool(hide_input=True)
 def hides(secret: str) -> str:
-    """Nobody but the model reads its arguments."""
+    """Has arguments that only the model reads."""
     return f"{len(secret)} characters"
 
 
 @tool(traits=Traits(visibility="hidden"))
 def withholds() -> str:
-    """The model alone reads what it says."""
+    """Has output that only the model reads."""
     return "for the model alone"

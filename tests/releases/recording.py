@@ -1,9 +1,9 @@
-"""One recorded chat: the entries of its log as a release wrote them, and what that release folded them to.
+"""One recorded chat: the entries of its log as a release wrote them, and the states to which that release folded them.
 
-A file is one JSON object, an entry a line. Events and facts are kept as JSON, so that a change of a recorded file is
-seen in a review; their meaning is what counts, and bytes of spaces do not. `checkpoint` is the state half-way, or just
-after a takeover, as that release would have stored it. Written by `record.py`, read by `test_releases.py`; the rule: a
-file is never rewritten once its release is out, it can only be added to.
+A file is one JSON object, with one entry per line. Events and facts are kept as JSON, so that a review shows a change
+of a recorded file; their meaning counts, and white space does not. `checkpoint` is the state half-way, or just after a
+takeover, as that release would have stored it. `record.py` writes it and `test_releases.py` reads it; once its release
+is published, a file may be extended but never rewritten.
 """
 
 import json
@@ -39,7 +39,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """`state` and `snapshot` are what the release made of all `entries`; `checkpoint` what it made of the first
+    """`state` and `snapshot` are the release's results for all `entries`; `checkpoint` is its result for the first
     `checkpoint_entries` of them."""
 
     chat_id: str
@@ -51,17 +51,17 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: JsonObject
 
     def raw_entries(self) -> list[RawEntry]:
-        """As the store would give them."""
+        """Return the entries as the store would."""
         return [_raw(entry) for entry in self.entries]
 
     def types(self) -> set[str]:
-        """Of all events and facts in it."""
+        """Return the types of all its events and facts."""
         events = {str(event["type"]) for entry in self.entries for event in entry.events}
         return events | {str(fact["fact"]) for entry in self.entries for fact in entry.facts}
 
 
 def fold(chat_id: str, entries: list[RawEntry], state: OwnerState | None = None) -> OwnerState:
-    """By today's code, facts included. Raises Gap, NewerVersion."""
+    """Fold the entries with today's code, facts included. Raises Gap, NewerVersion."""
     folded = empty_owner_state(chat_id) if state is None else state
     for entry in entries:
         folded, _ = fold_checked(folded, entry, with_facts=True)
@@ -83,8 +83,8 @@ def recorded_from(chat_id: str, release: str, entries: list[RawEntry]) -> Record
 
 
 def _telling(entries: list[RawEntry]) -> int:
-    """How many entries make the checkpoint: up to the last takeover, which leaves its mark for a short time, else
-    half of them."""
+    """Return the number of entries in the checkpoint: up to the last takeover, whose mark is visible for a short time,
+    else half of them."""
     takeovers = [
         number for number, entry in enumerate(entries, start=1) if entry.fence and entry.fence.why == "takeover"
     ]
@@ -92,7 +92,7 @@ def _telling(entries: list[RawEntry]) -> int:
 
 
 def plain(state: OwnerState) -> JsonObject:
-    """The snapshot that clients would get, as JSON."""
+    """Return the snapshot that clients would get, as JSON."""
     found: JsonObject = json.loads(encode(snapshot_of(state)))
     return found
 

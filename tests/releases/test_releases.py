@@ -1,6 +1,6 @@
-"""Every chat that a release wrote is folded by today's code to what that release made of it, and shown to clients as it
-showed it. A failure here says that a deploy would lose or change something: raise FORMAT_VERSION (decision 0005) when
-old processes cannot read the new, and keep reading the old.
+"""Today's code folds every chat that a release wrote to the state that the release folded it to, and shows it to
+clients in the same way. A failure here means that a deploy would lose or change something: raise FORMAT_VERSION
+(decision 0005) if old processes cannot read the new data, and continue to read the old.
 """
 
 import json
@@ -49,7 +49,7 @@ def recording(request: pytest.FixtureRequest) -> Recording:
 
 
 def holds(now: object, then: object) -> bool:
-    """Is all that stood `then` still there? New fields may have come; the contract only ever grows."""
+    """Return whether everything in `then` is still present. New fields may have been added; the contract only grows."""
     if isinstance(then, dict) and isinstance(now, dict):
         return all(key in now and holds(now[key], value) for key, value in then.items())
     if isinstance(then, list) and isinstance(now, list):
@@ -59,7 +59,7 @@ def holds(now: object, then: object) -> bool:
 
 def test_a_log_folds_to_the_state_that_its_release_made_of_it(recording: Recording) -> None:
     folded = fold(recording.chat_id, recording.raw_entries())
-    # Both are written by today's code, so that a field which is new stands in both with its default.
+    # Today's code writes both, so a new field has its default in both.
     assert encode_state(folded) == encode_state(decode_state(_json(recording.state)))
     assert holds(_parsed(encode_state(folded)), recording.state), "something that the release wrote is gone"
 

@@ -1,4 +1,4 @@
-"""A model server on loopback that never ends, never speaks, or speaks in giants; the model's name says which.
+"""A model server on loopback that never ends, never answers, or sends giant messages; the model's name chooses which.
 
 It speaks just enough of the OpenAI protocol, in the test's own loop: the server under test is another process. It sends
 until the client disconnects, which `has_left` records.
@@ -14,11 +14,11 @@ __all__ = ["BadModels", "bad_models"]
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 KILOBYTE = "word " * 200
 SENT_MAX_BYTES = 400_000_000
-"""Of one answer: a client that never leaves makes a failed test, not a full machine."""
+"""Maximum bytes of one answer: a client that never disconnects fails the test, and does not fill the machine."""
 
 
 class BadModels:
-    """`has_left`: model names whose client hung up before the end. `sent_bytes` by model name."""
+    """`has_left`: names of models whose client disconnected before the end. `sent_bytes` by model name."""
 
     def __init__(self) -> None:
         self.base_url = ""
@@ -29,7 +29,7 @@ class BadModels:
         if not (name := await self._read(reader)):
             writer.close()
             return
-        gone = asyncio.create_task(reader.read(1))  # ends when the client hangs up
+        gone = asyncio.create_task(reader.read(1))  # ends when the client disconnects
         try:
             writer.write(HEAD)
             sending = asyncio.create_task(self._send(name, writer))
@@ -48,7 +48,7 @@ class BadModels:
     async def _read(self, reader: asyncio.StreamReader) -> str:
         head = await reader.readuntil(b"\r\n\r\n")
         lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-        if not lengths:  # a look at the list of models, which this server does not have
+        if not lengths:  # a request for the list of models, which this server does not have
             return ""
         body = await reader.readexactly(int(lengths[0].partition(b":")[2]))
         return str(json.loads(body)["model"])

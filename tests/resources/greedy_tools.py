@@ -1,6 +1,6 @@
 """Tools for these tests, given to the server by `--app`: they return, print and report too much, and block the loop.
 
-Loaded by real processes. One of them also makes a command deadly, by a patch: no command of ours ends a process.
+Real processes load them. A patch in this file also makes one command deadly, because no command of ours ends a process.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ def returns_much(megabytes: int) -> str:
 
 @tool()
 def yields_much(megabytes: int):  # type: ignore[no-untyped-def] # as an author writes it
-    """Long reports, then a long result."""
+    """Yields long reports, then returns a long result."""
     for _ in range(megabytes):
         yield Progress(message="x" * MEGABYTE, data={"x": "x" * MEGABYTE})
     yield ToolResult(content="x" * MEGABYTE)
@@ -32,7 +32,7 @@ def yields_much(megabytes: int):  # type: ignore[no-untyped-def] # as an author 
 
 @tool(timeout_seconds=60)
 async def prints_much(context: ToolContext, megabytes: int) -> str:
-    """A program that floods its output."""
+    """Runs a program that floods its output."""
     line = f"head -c {megabytes * MEGABYTE} /dev/zero | tr '\\\\0' x; echo; echo the-end"
     process_id = await context.processes.start(["/bin/sh", "-c", line])
     while (view := context.processes.read(process_id)).status == "running":
@@ -42,7 +42,7 @@ async def prints_much(context: ToolContext, megabytes: int) -> str:
 
 @tool()
 async def nests(depth: int) -> ToolResult:
-    """Structured data deeper than anybody should read."""
+    """Returns structured data deeper than any reader should parse."""
     data: object = 1
     for _ in range(depth):
         data = [data]
@@ -51,7 +51,7 @@ async def nests(depth: int) -> ToolResult:
 
 @tool(retry="once", timeout_seconds=60)
 async def blocks(context: ToolContext, seconds: float) -> str:
-    """Holds the loop that everybody shares, as no asynchronous function may, once the file `go` is there."""
+    """Blocks the event loop, which all chats share, once the file `go` exists, as no asynchronous function may."""
     while not (Path(context.data_dir) / "go").exists():
         await asyncio.sleep(0.02)
     _mark(context, "begins")
@@ -72,19 +72,19 @@ async def ticks(context: ToolContext, seconds: float) -> str:
 
 @tool()
 def kills_its_worker() -> str:
-    """Ends the process that runs it, each time."""
+    """Ends its own process, each time."""
     os._exit(9)
 
 
 @tool(retry="safe")
 def kills_its_worker_again() -> str:
-    """The same, but it may be tried again."""
+    """Ends its own process too, but may be retried."""
     os._exit(9)
 
 
 @tool()
 def writes(context: ToolContext, megabytes: int) -> str:
-    """A file in the directory where tools may write."""
+    """Writes a file in the directory where tools may write."""
     directory = Path(context.data_dir)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "large").write_bytes(b"x" * (megabytes * MEGABYTE))

@@ -45,7 +45,7 @@ class StalledReader:
 
 
 class HerdReader(asyncio.Protocol):
-    """One subscription. `events` counts its blocks; `news` is set at each piece, `ended` at the end."""
+    """One subscription. `events` counts its blocks; `news` is set when a piece arrives, `ended` at the end."""
 
     def __init__(self, chat_id: str, last_event_id: str = "") -> None:
         self.chat_id = chat_id
@@ -84,7 +84,7 @@ class HerdReader(asyncio.Protocol):
 
     @property
     def body(self) -> bytes:
-        """Return the whole stream, taken out of its HTTP chunks."""
+        """Return the whole stream, without the chunked coding of HTTP."""
         raw = b"".join(self._pieces)
         head, _, rest = raw.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200"), head[:200]

@@ -61,7 +61,7 @@ async def ask(server: Process, models: BadModels, model: str) -> tuple[Watcher, 
 
 
 def trouble_of(watcher: Watcher) -> tuple[str, str]:
-    """Return the run's outcome and its sentence, from a snapshot where a burst was too much for the reader."""
+    """Return the run's outcome and its sentence; from a snapshot if a burst was too much for the reader."""
     assert watcher.state is not None
     runtime = watcher.state.runtime
     return str(runtime.outcome), runtime.error or ""
@@ -69,7 +69,7 @@ def trouble_of(watcher: Watcher) -> tuple[str, str]:
 
 async def test_each_bad_model_is_stopped_by_its_bound(server: Process, models: BadModels) -> None:
     expected = {
-        "silent": ("went silent", 60_000_000),  # the first one: the SDK is read in meanwhile
+        "silent": ("went silent", 60_000_000),  # the first call: the SDK is being imported meanwhile
         "endless": (f"more than {ANSWER_MAX_CHARACTERS} characters", 60_000_000),
         "endless-thoughts": (f"more than {ANSWER_MAX_CHARACTERS} characters", 60_000_000),
         "calls": (f"more than {CALLS_MAX_COUNT} calls", 40_000_000),

@@ -2,8 +2,8 @@
 is lost.
 
 One test limits the size of files, which needs no rights, and another fills a real file system. The store writes its
-append-only file after each step; when that fails it refuses every further write, and takes them again as soon as one
-write has gone through.
+append-only file after each step; when that fails it refuses every further write, and accepts writes again as soon as
+one has succeeded.
 """
 
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,8 @@
-"""Everything that may be too large: bodies, nested JSON, results, outputs. Each has a bound, says so, and costs little.
+"""Inputs and results that may be too large: bodies, nested JSON, tool results, outputs. Each has a bound, reports it,
+and costs little.
 
-One real server for the file. Memory is the kernel's figure for the process. The bounds are generous: they tell a bound
-from none, not one allocator from another.
+One real server serves the whole file. Memory is measured by the kernel for the process. The bounds are generous: they
+show that a bound exists, and do not compare allocators.
 """
 
 import json
@@ -73,7 +74,7 @@ async def test_a_giant_body_is_413_however_it_is_sent(server: Process) -> None:
 
 
 async def _announced(url: str, size_bytes: int) -> bytes:
-    """Return the answer to a request that announces a body of that size and sends no byte of it."""
+    """Return the answer to a request that announces a body of that size and sends none of it."""
     host, port = url.removeprefix("http://").split(":")
     async with await anyio.connect_tcp(host, int(port)) as stream:
         await stream.send(

@@ -1,8 +1,8 @@
-"""Two thousand readers come at once, and come back at once: the server reads each chat once for all of them, and no
+"""Two thousand readers connect at once, and reconnect at once: the server reads each chat once for all of them, and no
 reader waits.
 
-A web process and a worker of their own. The store counts the herd's cost. Each reader's stream is folded as a client
-does it, and all have the same result.
+The tests use a separate web process and worker. The store counts the commands that the readers cause. Each reader's
+stream is folded as a client folds it, and all have the same result.
 """
 
 import time
@@ -41,7 +41,7 @@ async def test_a_herd_of_2000_shares_the_store_ends_equal_and_comes_back_spread_
     with fleet_on_new_store(tmp_path, limits={"STREAMS_PER_PRINCIPAL": "5000"}) as fleet:
         await fleet.add_worker()
         client = fleet.store.client
-        port = free_port()  # the web process has the same address in both of its lives
+        port = free_port()  # the web process has the same address before and after the restart
         web = await fleet.add_web(port=port)
         chats = [f"herd-{number}" for number in range(HERD_CHATS)]
         for chat_id in chats:

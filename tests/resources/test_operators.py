@@ -1,6 +1,6 @@
 """Operators are told of a store that would evict chats or is nearly full, and of the bound on open files.
 
-The store's own words come from a real one; `doctor` and the start of a process say the same sentences.
+A real store causes the store's messages; `doctor` and the start of a process say the same sentences.
 """
 
 import resource

@@ -1,7 +1,8 @@
-"""A command and a tool that end every worker that runs them are given up after three tries, and all readers see that.
+"""A command and a tool that end every worker that runs them are given up after three attempts, and all readers see
+that.
 
-Real workers really die. The command's client reads a refusal in the stream, the operator a metric, a line in `doctor`
-and the command itself in `threadcast dead-letters`; the chat goes on with the next command.
+Real worker processes die here. The command's client reads a refusal in the stream, the operator a metric, a line in
+`doctor` and the command itself in `threadcast dead-letters`; the chat continues with the next command.
 """
 
 import json
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(15)]
 
 APP = Path(__file__).with_name("greedy_tools.py")
 TRIES = 3
-"""Takeovers without progress; the death of the first owner comes on top."""
+"""Takeovers without progress; the death of the first owner is not counted."""
 
 WAIT_SECONDS = 60.0
 """Seconds for four workers to start and die, one after the other, on a busy machine."""
@@ -40,7 +41,7 @@ class Workers:
         return self._fleet.start("worker", "--app", str(APP))
 
     async def supervise(self) -> None:
-        at_work = [self._start(), self._start()]  # the next one is warm while one dies
+        at_work = [self._start(), self._start()]  # the next worker has started while one dies
         while True:
             await anyio.sleep(0.05)
             for dead in [each for each in at_work if each.has_ended]:

@@ -1,7 +1,7 @@
 """A hundred readers that never read: their memory is bounded, they are disconnected, and a reader that keeps up gets no
 new snapshot.
 
-A web process and a worker of their own, so that the memory that is measured is the web process's alone.
+The tests use a separate web process and worker, so that the measured memory is the web process's alone.
 """
 
 from pathlib import Path
@@ -33,7 +33,7 @@ async def test_a_hundred_stalled_readers_cost_bounded_memory_and_are_cut_while_o
             await reader.at_rest()
             await command(
                 web.url, "fast", user_message("first", "write", params=flood)
-            )  # the memory of the chat itself
+            )  # the memory of the chat's state
             await reader.at_rest(2)
             peak = PeakMemory(web.pid)
             stalled = [StalledReader(web.url, "fast") for _ in range(STALLED)]

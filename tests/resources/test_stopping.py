@@ -1,4 +1,4 @@
-"""A process that is told to end while its store does not answer still ends in time."""
+"""A process that receives SIGTERM while its store does not answer still ends in time."""
 
 import signal
 from pathlib import Path

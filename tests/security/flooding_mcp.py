@@ -111,7 +111,7 @@ def write(data: bytes) -> None:
 
 
 def write_slowly(data: bytes) -> None:
-    """Write at a pace at which answers of the server are still read in time."""
+    """Write slowly enough that answers of the server are still read in time."""
     write(data)
     time.sleep(0.2)
 
@@ -141,7 +141,7 @@ ANSWERS = {
     "a result of a million lists": "the answer has more than 50000 values",
     "a pattern that never ends": "ok",
 }
-"""Floods that are answers of a call, with what the model reads."""
+"""Floods that are answers to a call, with the text that the model reads."""
 
 STDIO_FLOODS: dict[str, Callable[[], None]] = {
     "a line of 100 MB": lambda: write(MEGABYTE * 100 + b"\n"),

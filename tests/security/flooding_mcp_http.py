@@ -1,6 +1,7 @@
 """MCP servers over HTTP that attack their client: `python flooding_mcp_http.py PORT DIRECTORY`.
 
-The number of a flood is the last part of the path. It attacks while there is a file `go-NUMBER` in the directory.
+The number of a flood is the last part of the path. The server attacks while there is a file `go-NUMBER` in the
+directory.
 """
 
 import json
@@ -32,7 +33,7 @@ HTTP_FLOODS = (
 
 
 class Foe(BaseHTTPRequestHandler):
-    """A server over HTTP. `elsewhere` counts the requests under /elsewhere, which nothing configured names."""
+    """A server over HTTP. `elsewhere` counts the requests under /elsewhere, which no configuration names."""
 
     protocol_version = "HTTP/1.1"
     port = 0

@@ -1,5 +1,5 @@
-"""An MCP server over stdio that answers every resource and every prompt, also those that it does not list: `python
-mcp_files.py RECORD`. It appends what it is asked for to the file RECORD, one JSON text a line.
+"""An MCP server over stdio that answers every resource and every prompt, including unlisted ones: `python mcp_files.py
+RECORD`. It appends each request to the file RECORD, one JSON text per line.
 
 It uses the standard library alone, so that any interpreter can run it. Its tools `read_file`, `list_directory`,
 `write_file`, `connect` and `variables` do what their arguments say, as the user that runs the server.

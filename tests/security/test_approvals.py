@@ -1,5 +1,5 @@
-"""Approvals under attack: by programs that show nothing, by callers who may not approve, and by modes that would skip
-the question."""
+"""Approvals under attack: by programs that show no arguments, by callers who may not approve, and by modes that would
+skip the question."""
 
 import hashlib
 import os
@@ -49,7 +49,7 @@ def serve(tmp_path: Path) -> Serve:
 
 @asynccontextmanager
 async def asked(server: Process, text: str, headers: dict[str, str] | None = None) -> AsyncIterator[Watcher]:
-    """A chat c1 whose model has made the call in `text`, which waits for a person."""
+    """Yield a chat c1 whose model has made the call in `text`, which waits for a person."""
     async with watching(server.url, "c1", headers=headers) as tab:
         await command(server.url, "c1", user_message("a", text), headers)
         await tab.until(is_paused)
@@ -141,7 +141,7 @@ async def test_hidden_arguments_are_given_to_those_who_may_decide_and_to_nobody_
         assert question(tab)["hides_input"] is True
         async with watching(server.url, "c1", headers=READS_ONLY) as late:
             await late.until(is_paused)
-        # The question of the user is public; the call that the model made of it is not.
+        # The user's message is public; the call that the model made from it is not.
         made = [frame for each in (tab, late) for frame in each.frames if frame["type"] != "message_added"]
         asking = [frame for frame in made if frame["type"] in ("pause_required", "tool_status", "stream_delta")]
         assert asking and all(CODE not in str(frame) for frame in asking)

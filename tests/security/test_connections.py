@@ -1,4 +1,5 @@
-"""Attacks before a request is known: endless and countless headers, silent and slow connections, too many connections.
+"""Attacks before a request is complete: endless and countless headers, silent and slow connections, too many
+connections.
 
 Each attack runs against a server over a real socket; meanwhile another caller is answered.
 """
@@ -29,17 +30,17 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("SEC-1")]
 
 DEADLINE_SECONDS = 30.0
 GROWTH_MAX_BYTES = 50 * 1024 * 1024
-"""What a flood may cost the process."""
+"""Maximum memory that a flood may cost the process."""
 
 FLOOD_BYTES = 300 * 1024 * 1024
 HEAD = b"GET /livez HTTP/1.1\r\nhost: x\r\n"
 OTHER = b"GET /v1/chats HTTP/1.1\r\nhost: x\r\n\r\n"
-"""A request that is no probe."""
+"""A request that is not a health probe."""
 
 
 @asynccontextmanager
 async def process(directory: Path, **limits: object) -> AsyncIterator[Process]:
-    """A `threadcast serve` with these limits."""
+    """Run a `threadcast serve` with these limits."""
     environment = {f"THREADCAST_LIMITS__{name.upper()}": str(value) for name, value in limits.items()}
     with start("serve", "--memory", "--port", "0", log=directory / "log", environment=environment) as server:
         yield await server.ready()
@@ -49,7 +50,7 @@ async def process(directory: Path, **limits: object) -> AsyncIterator[Process]:
 async def bounded(
     limits: Limits, most: int = 100, uncounted: tuple[str, ...] = LOOPBACK
 ) -> AsyncIterator[tuple[int, Metrics]]:
-    """A server in this process; its port and metrics."""
+    """Run a server in this process; yields its port and metrics."""
     metrics = Metrics()
     with listening("127.0.0.1", 0) as listener, anyio.fail_after(DEADLINE_SECONDS):
         async with serving(listener, Probes(Readiness()), Connections(limits, most, metrics, uncounted)):
@@ -99,7 +100,7 @@ async def connected(port: int) -> AsyncIterator[Line]:
 
 
 async def ask(port: int, request: bytes = HEAD + b"\r\n") -> bytes:
-    """The whole answer to one request."""
+    """Return the whole answer to one request."""
     async with connected(port) as line:
         await line.send(request.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1))
         return await line.rest()
@@ -112,7 +113,7 @@ def port_of(server: Process) -> int:
 
 
 def failure(answer: bytes) -> dict[str, str]:
-    """The body of a refusal."""
+    """Return the body of a refusal."""
     found: dict[str, str] = json.loads(answer.partition(b"\r\n\r\n")[2])
     return found
 

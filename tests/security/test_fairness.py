@@ -57,7 +57,7 @@ async def flood(url: str, count: int, model: str = NEVER_ENDS, headers: dict[str
 
 
 def waits(watcher: Watcher) -> bool:
-    """Whether the chat's run waits until its caller has fewer runs at work."""
+    """Return whether the chat's run waits until its caller has fewer active runs."""
     return watcher.state is not None and watcher.state.runtime.waits_for == "runs_at_once"
 
 
@@ -66,7 +66,7 @@ def works(watcher: Watcher) -> bool:
 
 
 async def waiting_count(server: Process, headers: dict[str, str]) -> float:
-    """Return the number of waiting runs that the metrics of a server name."""
+    """Return the number of waiting runs in the metrics of a server."""
     async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as client:
         answer = await client.get("/metrics", headers=headers)
     assert answer.status_code == 200, answer.text
@@ -79,7 +79,7 @@ async def test_a_flood_of_runs_of_one_caller_waits_and_another_caller_is_answere
     limits = {"THREADCAST_LIMITS__RUNS_PER_PRINCIPAL": "3"}
     async with serving(tmp_path, config=CONFIG, environment=limits) as server:
         await flood(server.url, FLOOD)
-        # The first chats work; the last one waits, and its readers are told so.
+        # The first chats work; the last one waits, and its readers see that.
         query = "&snapshot=1"
         async with watching(server.url, f"greedy-{FLOOD - 1}", headers=GREEDY, query=query) as last:
             await last.until(waits)
@@ -137,7 +137,7 @@ async def test_a_run_that_waits_for_a_person_has_no_slot_and_waits_for_one_when_
         await asks.until(lambda w: w.state is not None and w.state.runtime.pause_reasons)
         await command(server.url, "works", user_message("a", "x", params={"model": NEVER_ENDS}))
         await other.until(works)
-        # Approved while the other run has the only slot: the run waits, and then goes on.
+        # The call is approved while the other run has the only slot: the run waits, and then continues.
         assert asks.state is not None
         (reason,) = asks.state.runtime.pause_reasons
         decision = {"type": "tool_decision", "client_request_id": "d", "accepted": True}
@@ -191,7 +191,7 @@ async def test_a_killed_worker_takes_no_slot_with_it(tmp_path: Path) -> None:
                 await watcher.until(lambda w: w.runs_ended, 2 * DEADLINE_SECONDS)
                 assert watcher.state is not None
                 assert watcher.state.runtime.outcome == "complete"
-            for watcher in watchers[:2]:  # the worker that is left has both slots
+            for watcher in watchers[:2]:  # the remaining worker has both slots
                 await command(fleet.url, watcher.chat_id, user_message("b", "x", params={"model": NEVER_ENDS}))
                 await watcher.until(works)
             tasks.cancel_scope.cancel()

@@ -52,8 +52,8 @@ class Service(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def service() -> Iterator[Begin]:
-    """Return a function that starts a service and returns its origin, with the headers that it hears. The argument is
-    the address to which /away leads."""
+    """Return a function that starts a service and returns its origin, with the headers that it receives. The argument
+    is the address to which /away leads."""
     servers: list[tuple[ThreadingHTTPServer, threading.Thread]] = []
 
     def begin(away: str = "") -> tuple[str, list[dict[str, str]]]:
@@ -179,7 +179,8 @@ async def test_the_python_client_lends_a_credential_with_its_commands(serve: Ser
 async def test_a_worker_takes_no_token_of_ours_from_an_older_web_process(
     service: Begin, valkey_server: ServerProcess, tmp_path: Path
 ) -> None:
-    """The web process knows other tokens than the worker, so that it keeps ann's as an older version did."""
+    """The web process is configured with other tokens than the worker, so that it keeps ann's as an older version
+    did."""
     origin, heard = service()
     environment = {"REDIS_URL": fresh_url(valkey_server)}
     worker_file = config(tmp_path, origin)

@@ -105,13 +105,13 @@ async def guarded(directory: Path) -> AsyncIterator[tuple[Process, httpx2.AsyncC
 
 
 def seen(answer: httpx2.Response, chat_id: str) -> tuple[object, ...]:
-    """Return all that tells one answer from another, without the time and the id that was asked for."""
+    """Return everything that distinguishes one answer from another, without the time and the requested id."""
     headers = [(name, value) for name, value in answer.headers.multi_items() if name != "date"]
     return answer.status_code, answer.content.replace(chat_id.encode(), b"ID"), headers
 
 
 def reads_of_chats() -> list[tuple[str, str]]:
-    """Return the method and path of every endpoint with a chat's id in its path, but those that make something. An
+    """Return the method and path of every endpoint with a chat's id in its path, except those that create something. An
     endpoint that is added later is tested, too."""
     made = {"post_command", "upload_blob"}
     found = [
@@ -194,7 +194,7 @@ async def test_a_stream_of_a_foreign_chat_begins_like_that_of_an_unknown_one(tmp
 
 
 async def test_nothing_of_a_foreign_chats_life_shows_on_a_stream_that_waits_for_it(tmp_path: Path) -> None:
-    """Bob waits for chats that ann has, makes, changes and deletes, and sees his own chat beside them only."""
+    """Bob waits for chats that ann has, makes, changes and deletes, and sees only his own chat on the stream."""
     made_later, bobs = "ann-makes-later", "bob-s-own-chat-"
     async with guarded(tmp_path) as (server, bob), anyio.create_task_group() as tasks:
         frames: list[str] = []
@@ -265,7 +265,7 @@ async def test_a_taken_id_is_refused_with_advice_by_everything_that_creates_chat
                 await bob.post("/v1/chats/import", content=exported.replace(LIVE.encode(), chat_id.encode()))
             ).json()
             assert [each["code"] for each in report["failed"]] == ["id_taken"]
-        # For ann the deleted id is as it was: gone, until she imports the chat again.
+        # For ann the deleted id still answers 410, until she imports the chat again.
         refused = await command(server.url, DELETED, user_message("d", "x"), bearer("ann"))
         assert (refused.status_code, refused.json()["code"]) == (404, "not_found")
         restored = exported.replace(LIVE.encode(), DELETED.encode())

@@ -1,4 +1,5 @@
-"""JSON that is made to be slow is refused before it is decoded. `scripts/bench bombs` shows how long it takes."""
+"""JSON that is made to be slow is refused before it is decoded. `scripts/bench bombs` measures how long the requests
+take."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -48,13 +49,13 @@ async def test_a_body_with_too_many_values_is_refused_with_its_bound(
     answer = await posted(client, path, body)
     assert answer.status_code == 413
     found = answer.json()
-    told = found.get("detail") or found["error"]["message"]  # the one-shot endpoint's own form
+    told = found.get("detail") or found["error"]["message"]  # the one-shot endpoint's own error form
     assert "more than 1,000 values (limits.body_max_values)" in str(told)
     assert (await client.get("/livez")).status_code == 200
 
 
 def export(*unknown: str) -> str:
-    """An export of a chat with a message for each of these values of an unknown field."""
+    """Return an export of a chat with a message for each of these values of an unknown field."""
     header = (
         f'{{"type":"chat","format":1,"chat_id":"c1","leaf_id":null,"message_count":{len(unknown)},"payload_count":0,'
         '"agent_count":0,"thread":{}}\n'

@@ -26,13 +26,13 @@ ANN, BOB = bearer("ann"), bearer("bob")
 
 
 async def _peak_of(directory: Path, attack: Callable[[str], Awaitable[None]]) -> int:
-    """Return by how many bytes the process of a server grew at most during the attack. Another caller is answered
-    meanwhile and afterwards."""
+    """Return the maximum growth in bytes of a server's process during the attack. Another caller's requests are
+    answered during the attack and afterwards."""
     async with (
         serving(directory, config=tokens(ann="", bob="")) as server,
         httpx2.AsyncClient(timeout=DEADLINE_SECONDS, base_url=server.url, headers=BOB) as bob,
     ):
-        for _ in range(2):  # what the process loads for its first requests is not what an attack costs
+        for _ in range(2):  # what the process loads for its first requests is not part of an attack's cost
             assert (await bob.get("/v1/chats")).status_code == 200
             assert (await bob.post("/v1/chats/bobs/blobs", content=b"bytes")).status_code == 201
             assert (await bob.post("/v1/chats/bobs/commands", content=b"{}")).status_code == 400

@@ -28,7 +28,7 @@ CHAT = "changed-tools-1"
 
 @asynccontextmanager
 async def desk(base: Path) -> AsyncIterator[Process]:
-    """A server with the MCP server `desk`, whose calls ask."""
+    """A server with the MCP server `desk`, whose calls need approval."""
     write_tools(base, DESK_TOOL)
     script = Path(__file__).with_name("raw_mcp.py")
     config = base / "threadcast.toml"
@@ -55,7 +55,7 @@ async def until_offered(server: Process, name: str, description: str) -> None:
 
 
 async def ask(server: Process, tab: Watcher, request_id: str, tool: str) -> JsonObject | None:
-    """Let the model call `tool`. Returns the reason of the pause, or None if the call ran unasked."""
+    """Let the model call `tool`. Returns the reason of the pause, or None if the call ran without approval."""
     assert (await command(server.url, CHAT, user_message(request_id, f"call {tool}"))).status_code == 202
     await tab.until(lambda w: w.state is not None and (w.state.runtime.paused or rested(w, request_id)))
     assert tab.state is not None
@@ -67,7 +67,7 @@ async def ask(server: Process, tab: Watcher, request_id: str, tool: str) -> Json
 
 
 def rested(tab: Watcher, request_id: str) -> bool:
-    """Whether the run of this message is over."""
+    """Return whether the run of this message has ended."""
     assert tab.state is not None
     has_begun = any(node.client_request_id == request_id for node in tab.state.nodes.values())
     return has_begun and tab.state.runtime.state in ("idle", "completed")
@@ -106,7 +106,7 @@ async def test_an_always_allowed_tool_that_changes_asks_again_and_shows_the_diff
         assert [text for text, _ in answers_in(tab)] == ["ran read", "ran read", "The call was denied by user."]
         write_tools(tmp_path, DESK_TOOL)
         await until_offered(server, READ, "Read a file.")
-        assert await ask(server, tab, "d", READ) is None  # the approved definition is back
+        assert await ask(server, tab, "d", READ) is None  # the approved definition is restored
 
 
 @pytest.mark.row("SEC-7")

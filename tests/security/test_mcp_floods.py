@@ -54,7 +54,7 @@ EXPECTED = {
     "ever new names": "different tools",
     "an endless announcement of ten thousand tools": "mcp.slowed",
 }
-"""What the log says once the flood is noticed."""
+"""The log's text once the flood is noticed."""
 
 HTTP_EXPECTED = {
     "a body without end": "message_max_bytes",
@@ -80,7 +80,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(base: Path) -> Iterator[Process]:
-    """A server with all these MCP servers, which have connected and behave."""
+    """Run a server with all these MCP servers, which have connected and behave."""
     port = free_port()
     web = subprocess.Popen([sys.executable, str(SCRIPT.with_name("flooding_mcp_http.py")), str(port), str(base)])
     config = '[models]\ndefault = "demo/tools?rate=0"\n'
@@ -117,7 +117,7 @@ def flooding(base: Path, flood: str) -> Iterator[None]:
 
 
 class Watch:
-    """Asks /livez all the time, and keeps the longest time of an answer."""
+    """Requests /livez all the time, and keeps the longest time of an answer."""
 
     def __init__(self, server: Process) -> None:
         self._server = server
@@ -125,7 +125,7 @@ class Watch:
         self._worst_seconds = 0.0
 
     async def until(self, is_noticed: Callable[[], bool]) -> None:
-        """Ask until the flood is noticed, and some more times."""
+        """Make requests until the flood is noticed, and some more."""
         left = PROBES
         async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
             with anyio.fail_after(DEADLINE_SECONDS):
@@ -140,7 +140,7 @@ class Watch:
         """Check the bars of issue 16."""
         print(f"livez {self._worst_seconds * 1000:.0f} ms, memory {self._memory.growth_bytes / 1_048_576:.1f} MiB")
         assert self._memory.growth_bytes < GROWTH_MAX_BYTES
-        # A deadline, since the time of an answer during a flood is what is promised.
+        # The test has a deadline, since the time of an answer during a flood is what is promised.
         assert self._worst_seconds < bar_seconds(LIVEZ_SECONDS)
 
 
@@ -155,7 +155,7 @@ async def test_a_flood_over_a_pipe_costs_little_memory_and_delays_nobody(
 
     def is_noticed() -> bool:
         if not wanted:
-            return True  # it is held back, and nothing is logged
+            return True  # the flood is throttled, and nothing is logged
         lines = server.log_text()[since:].splitlines()
         return any(wanted in line and f'"{name}"' in line for line in lines)
 

@@ -89,7 +89,7 @@ async def test_a_form_is_accepted_in_one_of_two_tabs(server: Process, name: str)
             "required": ["size", "count"],
             "additionalProperties": False,
         }
-        await anyio.sleep(2.2)  # longer than the tool may take, apart from the question
+        await anyio.sleep(2.2)  # longer than the tool may run if the question's time did not count separately
         await decide(server, chat_id, asked, edited_input=answer({"size": "large", "count": 2, "gift": True}))
         await tab.at_rest()
         await other.at_rest()

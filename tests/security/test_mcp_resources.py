@@ -29,7 +29,7 @@ CALLERS = tokens(ann='permissions = []\nroles = ["reader"]', bob="permissions = 
 
 
 class Attacker:
-    """One server with the MCP server `files`, its callers, and the record of what the MCP server was asked for."""
+    """One server with the MCP server `files`, its callers, and the record of the MCP server's requests."""
 
     def __init__(self, client: httpx2.AsyncClient, record: Path) -> None:
         self.client = client
@@ -67,7 +67,7 @@ class Attack(Protocol):
 @pytest.fixture
 def attack(tmp_path: Path) -> Attack:
     """Return a function that starts a server with these further lines about the MCP server `files`. A second MCP
-    server, `dead`, never answers; its lines are the same."""
+    server, `dead`, never answers; it has the same lines."""
 
     @asynccontextmanager
     async def attack(lines: str, callers: str = CALLERS) -> AsyncIterator[Attacker]:

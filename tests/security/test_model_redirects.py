@@ -1,4 +1,5 @@
-"""A model's server, or an MCP server, that redirects to another origin gets neither a key nor a conversation there."""
+"""A model's server, or an MCP server, that redirects to another origin receives neither a key nor a conversation
+there."""
 
 import json
 import threading
@@ -21,8 +22,8 @@ KINDS = ["openai_chat", "openai_responses", "anthropic", "google"]
 
 
 class Host(BaseHTTPRequestHandler):
-    """Redirects each request to `away`, with the same method and body; without `away` it answers 500 and records what
-    it was sent. A path with /again is not redirected."""
+    """Redirects each request to `away`, with the same method and body; without `away` it answers 500 and records the
+    request. A path with /again is not redirected."""
 
     heard: list[str]
     away: str
@@ -49,7 +50,7 @@ Begin = Callable[..., tuple[str, list[str]]]
 
 @pytest.fixture
 def host() -> Iterator[Begin]:
-    """Return a function that starts a server and returns its origin, with what it hears."""
+    """Return a function that starts a server and returns its origin, with the requests that it receives."""
     servers: list[tuple[ThreadingHTTPServer, threading.Thread]] = []
 
     def begin(away: str = "", status: int = 307) -> tuple[str, list[str]]:

@@ -18,7 +18,7 @@ COUNT = 600
 """Connections, each with a request that takes the server more than a millisecond."""
 
 TRIES = 3
-"""On a busy machine the test may be interrupted between the answer and its look at the other connections."""
+"""On a busy machine the test may be interrupted between the answer and its check of the other connections."""
 
 REQUEST = b"GET /v1/chats HTTP/1.1\r\nhost: localhost\r\n\r\n"
 PROBE = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"

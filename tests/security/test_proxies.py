@@ -1,4 +1,5 @@
-"""Requests through a proxy: refused where the server has no tokens, and the page's own where it knows its address."""
+"""Requests through a proxy: they are refused if the server has no tokens, and are accepted from the page if the server
+knows its public address."""
 
 import hashlib
 from collections.abc import AsyncIterator, Callable
@@ -64,7 +65,7 @@ async def test_with_tokens_a_proxy_is_welcome(serve: Serve) -> None:
 
 async def test_behind_a_proxy_that_rewrites_host_the_page_signs_in_and_posts(serve: Serve) -> None:
     async with serve(f"[server]\npublic_url = '{PUBLIC}'\n{WITH_TOKENS}") as client:
-        page = {"Origin": PUBLIC}  # and the Host that this client sends is the proxy's own name for us
+        page = {"Origin": PUBLIC}  # and the Host header of this client has the proxy's own name for the server
         answer = await client.post("/v1/session", headers={**page, "Authorization": f"Bearer {TOKEN}"})
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith("__Host-threadcast-session=")

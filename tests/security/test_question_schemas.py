@@ -1,4 +1,4 @@
-"""Questions and answers that are made to be slow, or to reach what they may not: they are refused in bounded time."""
+"""Questions and answers that are made to be slow, or to read what they must not: they are refused in bounded time."""
 
 import time
 
@@ -90,7 +90,7 @@ def test_an_answer_that_takes_too_long_to_check_is_refused_soon(schema: JsonObje
 def test_unique_items_are_compared_in_linear_time() -> None:
     question = Question(text="?", schema={"uniqueItems": True})
     check_question(question)
-    many = [[n, None] for n in range(5_000)]  # cannot be sorted, so the library compares each pair
+    many = [[n, None] for n in range(5_000)]  # the values cannot be sorted, so the library compares each pair
     begun_at = time.process_time()
     assert is_answer(question, many)
     assert not is_answer(question, [*many, [0, None]])

@@ -102,7 +102,7 @@ async def test_deltas_arrive_through_the_proxy_as_they_are_made_and_a_client_tha
         ):
             essay = user_message("r1", "go", params={"model": "demo/essay?words=100000&rate=20"})
             assert (await client.post("/v1/chats/c1/commands", json=essay, headers=ANN)).status_code == 202
-            for wanted in (10, 15, 20):  # a buffer of 4 KiB would hold some 30 events back
+            for wanted in (10, 15, 20):  # a buffer of 4 KiB would delay some 30 events
                 await direct.until(lambda w, wanted=wanted: len(w.events) >= wanted)  # type: ignore[misc] # a default
                 await through.until(lambda w, wanted=wanted: len(w.events) >= wanted)  # type: ignore[misc] # likewise
                 assert len(direct.events) - len(through.events) < 5

@@ -41,7 +41,7 @@ GET = HEAD + b"\r\n"
 
 
 class Recorded:
-    """An application that answers when it is let to, after it has read the body, and records the headers."""
+    """An application that reads the body, answers when the test releases it, and records the headers."""
 
     def __init__(self) -> None:
         self.may_answer = anyio.Event()
@@ -257,7 +257,7 @@ async def test_refused_connections_that_stay_silent_are_bounded() -> None:
     async with bounded(Limits(), most=1) as (port, metrics), AsyncExitStack() as stack:
         await stack.enter_async_context(connected(port))
         lines = [await stack.enter_async_context(connected(port)) for _ in range(LINGERING_MAX + 20)]
-        with anyio.fail_after(0.9):  # less than they linger
+        with anyio.fail_after(0.9):  # fewer than the connections that linger
             while refused(metrics, "total") < 20:
                 await anyio.sleep(0.01)
         for line in lines:
@@ -266,7 +266,8 @@ async def test_refused_connections_that_stay_silent_are_bounded() -> None:
 
 
 async def test_a_connection_that_is_reset_after_its_answer_is_freed_at_once() -> None:
-    """Its timer for the next request kept it for 75 s, so that resets without pause took megabytes per second."""
+    """The connection's timer for the next request kept it for 75 s, so that resets without pause took megabytes per
+    second."""
 
     def waiting() -> int:
         found = [each for each in gc.get_objects() if isinstance(each, BoundedConnection)]
@@ -279,7 +280,8 @@ async def test_a_connection_that_is_reset_after_its_answer_is_freed_at_once() ->
             with anyio.fail_after(DEADLINE_SECONDS):
                 while not waiting():
                     await anyio.sleep(0.01)
-            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # the end is a reset
+            # the connection ends with a reset
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         with anyio.fail_after(DEADLINE_SECONDS):
             while waiting():
                 await anyio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Links that sign in (`#token=…`) in a real browser: a page of another site can open one, and must not make anybody
+"""Links that sign in (`#token=…`) in a real browser: a page of another site can open one, and must not make a user
 write under another name."""
 
 import hashlib
@@ -63,12 +63,12 @@ def test_a_foreign_page_replaces_no_login_by_any_way_of_opening_a_link(
     with evil.expect_popup() as opened:  # a new tab
         evil.evaluate("link => void window.open(link)", link)
     asks(opened.value)
-    with evil.expect_popup() as opened:  # a tab that shows the page already, whose address changes only after its hash
+    with evil.expect_popup() as opened:  # a tab that already shows the page, in whose address only the hash changes
         evil.evaluate("url => { window.tab = window.open(url, 'tab'); }", server.url)
     is_in(opened.value, "ann")
     evil.evaluate("link => { window.tab.location = link; }", link)
     asks(opened.value)
-    evil.goto(link)  # the same tab, as by a click
+    evil.goto(link)  # the same tab, as a click would do
     asks(evil)
     evil.reload()
     is_in(evil, "ann")
@@ -119,7 +119,7 @@ def test_a_session_that_has_ended_is_replaced_only_after_a_question(
     open_page: People,  # noqa: F811
     chat_id: str,  # noqa: F811
 ) -> None:
-    """The cookie of ann has expired, but the page still is hers, with her drafts."""
+    """The cookie of ann has expired, but the page still belongs to her, with her drafts."""
     page = open_page(f"/c/{chat_id}#token={token('ann')}")
     is_in(page, "ann")
     page.context.clear_cookies()

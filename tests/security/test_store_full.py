@@ -1,4 +1,4 @@
-"""The private store has a limit of memory, and says clearly when it is full: nothing is discarded, lost or repeated."""
+"""The private store has a memory limit, and reports clearly when it is full: nothing is discarded, lost or repeated."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ ECHO = {"model": "demo/echo"}
 
 
 async def fill(server: Process, client: httpx2.AsyncClient) -> tuple[int, httpx2.Response]:
-    """Upload blobs until one is refused. Returns how many were taken, and the refusal."""
+    """Upload blobs until one is refused. Returns the number of accepted blobs, and the refusal."""
     for number in range(100):
         answer = await client.post(f"{server.url}/v1/chats/big{number}/blobs", content=os.urandom(4 * MIB))
         if answer.status_code != 201:
@@ -45,7 +45,7 @@ async def test_a_full_store_refuses_clearly_keeps_all_and_takes_more_after_a_del
         assert (refusal.status_code, refusal.json()["code"]) == (503, "store_full")
         assert "delete chats" in refusal.json()["detail"] and refusal.headers["retry-after"]
 
-        for number in range(1_000):  # fills what is left
+        for number in range(1_000):  # fills the remaining memory
             large = user_message(f"b{number}", f"{number} {'x' * 200_000}", params=ECHO)
             refused = await command(server.url, "kept", large)
             if refused.status_code != 202:
@@ -81,7 +81,7 @@ async def test_the_private_store_and_the_compose_file_set_a_limit_and_discard_no
     lines = (ROOT / "compose.yaml").read_text().partition("      - |\n")[2].partition("    volumes:\n")[0]
     programs = tmp_path / "bin"
     programs.mkdir()
-    entry = programs / "docker-entrypoint.sh"  # stands for that of the image, which runs its arguments
+    entry = programs / "docker-entrypoint.sh"  # stands for the image's entry point, which runs its arguments
     entry.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     entry.chmod(0o755)
     shell = ["sh", "-c", textwrap.dedent(lines).replace("$$", "$")]
@@ -101,7 +101,7 @@ def test_the_limit_of_a_container_counts_and_not_that_of_its_machine(tmp_path: P
     (tmp_path / "a/memory.max").write_text("300000000\n")
     (tmp_path / "a/b/memory.max").write_text("max\n")
     assert machine_bytes(tmp_path, own) == 300_000_000
-    own.write_text("0::/../../x\n")  # the path of the host, which is not visible in a container
+    own.write_text("0::/../../x\n")  # the path on the host, which is not visible in a container
     (tmp_path / "memory.max").write_text("200000000\n")
     assert machine_bytes(tmp_path, own) == 200_000_000
     own.write_text("5:cpu:/\n4:memory:/c\n")

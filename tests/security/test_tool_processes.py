@@ -25,7 +25,7 @@ pytestmark = [
 
 IS_ROOT = os.geteuid() == 0
 PYTHON = "/usr/bin/python3"
-"""An interpreter that every user may run; that of the tests may be in root's home."""
+"""An interpreter that every user may run; that of the tests may be in root's home directory."""
 
 DROP = (
     *("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"),
@@ -103,7 +103,7 @@ async def script(server: Process, base: Path, *lines: str) -> str:
 
 
 def family(pid: int) -> list[int]:
-    """Return the process and its children and theirs, without the programs that tools run."""
+    """Return the process, its children and their children, without the programs that tools run."""
     found = [pid]
     for each in found:
         for task in Path(f"/proc/{each}/task").iterdir():
@@ -183,8 +183,8 @@ async def test_variables_of_a_program_do_not_act_on_the_process_that_gives_up_ro
 
 @asynccontextmanager
 async def unprivileged(base: Path, environment: Mapping[str, str]) -> AsyncIterator[Process]:
-    """Start a server that is not root's. As root, it is a user without rights except to read files, since the
-    interpreter may be in root's home."""
+    """Start a server that is not root's. If the tests run as root, the server runs as a user without rights except to
+    read files, since the interpreter may be in root's home directory."""
     process = Process(
         ["serve", "--memory", "--port", "0", "--config", str(base / "threadcast.toml")],
         base / "log",
@@ -225,7 +225,7 @@ async def test_doctor_and_log_explain_programs_that_their_user_may_not_reach(bas
     servers = {
         "closed": (str(private / "program"), [], "may not run", f"{private}/program could not be started: Permission"),
         "unread": (PYTHON, [str(private / "server.py")], "may not read", "Permission denied"),
-        # Another sh, which the user may run, must not be started in its place.
+        # Another sh, which the user may run, must not be started instead.
         "shadowed": ("sh", ["-c", "exit 9"], "may not run", f"{private}/sh could not be started: Permission denied"),
         "absent": ("no-such-program", [], "no such program", "there is no such program in PATH"),
     }
@@ -235,7 +235,7 @@ async def test_doctor_and_log_explain_programs_that_their_user_may_not_reach(bas
     path = f"{private}:{os.environ['PATH']}"
     environment = {"PATH": path, "THREADCAST_SERVER__PROGRAMS_USER": "nobody"}
     arguments = ["--config", str(base / "threadcast.toml")]
-    free = {"THREADCAST_SERVER__PORT": str(free_port())}  # on which no server answers for its own processes
+    free = {"THREADCAST_SERVER__PORT": str(free_port())}  # a port on which no server answers for its own processes
     run = await anyio.run_process(
         [sys.executable, "-m", "threadcast.cli", "doctor", *arguments],
         env={**os.environ, **environment, **free},

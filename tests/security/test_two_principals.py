@@ -16,8 +16,8 @@ from threadcast.api.operation import Answer, Operation, Parameter
 pytestmark = pytest.mark.anyio
 
 SECONDS, ATTEMPTS_MIN = 6.0, 600
-"""Of attempts, for each of the two kinds of strangers: at least so long and so many. A machine without other work makes
-them in some 15 s; making and comparing takes as long again."""
+"""Minimum duration and number of attempts for each of the two kinds of strangers. An idle machine makes them in some 15
+s; preparing and comparing takes as long again."""
 
 
 @pytest.mark.slow(60)

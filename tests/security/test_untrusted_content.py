@@ -31,7 +31,7 @@ Opened = Callable[[], AbstractAsyncContextManager[Process]]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
-    """A server that keeps its data: the next one of a test continues with the chats of the one before."""
+    """Run a server that keeps its data: the next server of a test continues with the chats of the one before."""
     return partial(serving, tmp_path, config=MARKED, app=APP, is_durable=True)
 
 
@@ -66,7 +66,8 @@ async def test_a_page_that_the_model_has_read_makes_a_sensitive_tool_ask_also_af
         decision = {"tool_call_id": reason["tool_call_id"], "input_hash": reason["input_hash"], "accepted": True}
         await post(server, "c1", "tool_decision", "d", **decision, remember="tool")
         await tab.at_rest()
-        # Cutting the page out of the history does not make the model forget its habits, nor its summaries.
+        # Cutting the page out of the history does not remove its effects from the model's habits, nor from its
+        # summaries.
         await post(server, "c1", "retry_from_index", "e", index=0, content="hello", prune=True)
         await tab.until(lambda tab: results(tab) == [])
         await tab.at_rest()

@@ -102,7 +102,7 @@ async def test_behind_a_proxy_each_caller_counts_for_itself(tmp_path: Path) -> N
                 return False
             return True
 
-        for number in range(FREE):  # everything before the last address is forged
+        for number in range(FREE):  # all addresses before the last one are forged
             assert not await is_slowed(f"198.51.100.{number}, 203.0.113.5")
         assert await is_slowed("203.0.113.6, 203.0.113.5")
         assert not await is_slowed("203.0.113.6")
@@ -146,7 +146,7 @@ async def test_very_many_addresses_fill_neither_the_table_nor_the_log() -> None:
         assert len(lines) == refused_tokens.LINES_MAX
         assert len(refused._addresses) == refused_tokens.REMEMBERED_MAX
         begun = time.monotonic()
-        async with anyio.create_task_group() as tasks:  # each of very many addresses has some answers that wait
+        async with anyio.create_task_group() as tasks:  # each of very many addresses has some waiting answers
             for number in range(2 * refused_tokens.WAITING_MAX):
                 tasks.start_soon(refused.note, scope_of(f"2001:db8:ffff:{number >> 3:x}::1"))
             await anyio.wait_all_tasks_blocked()

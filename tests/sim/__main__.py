@@ -1,4 +1,4 @@
-"""`python -m tests.sim`: many seeds, one with its history, or what happens without each safety rule.
+"""`python -m tests.sim`: runs many seeds, or one with its history, or shows what happens without each safety rule.
 
 python -m tests.sim --seeds 20000            over all processors; exit status 1 if a seed fails
 python -m tests.sim --seed 1234 --history    what happened, in virtual milliseconds
@@ -68,7 +68,7 @@ def _many(first: int, count: int, mix: str | None, processes: int, rule: str) ->
 
 
 def _mutations(processes: int) -> int:
-    """The table; exit status 1 if a rule can be missing without anybody noticing."""
+    """Print the table; exit status 1 if a rule can be switched off without being noticed."""
     missed = 0
     print(f"{'rule switched off':44} {'weather':9} {'seeds':>6}  what was seen")
     with pool(processes) as workers:

@@ -1,7 +1,7 @@
 """The rules of durable agents, each switched off in the real code.
 
-Each mutation is what a careless author of `agent_loop/durable` might have written. The rule: a mutation takes away one
-thing, and the book of the schedule (`book.py`) or another check must notice.
+Each mutation is what a careless author of `agent_loop/durable` might have written. Each mutation removes one thing, and
+the book of the schedule (`book.py`) or another check must notice.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ __all__ = ["AGENT_RULES"]
 
 
 def _not_decoded(put: Put) -> None:
-    """The first execution receives what the step returned, a replay what the log holds."""
+    """Mutation: the first execution receives what the step returned, and a replay what the log holds."""
     real_end, real_value = results.ended_with, results.value_of
     raw: dict[int, tuple[Operation, object]] = {}
 
@@ -212,7 +212,7 @@ def _lost_answer_stays(put: Put) -> None:
 
 
 def _answer_beside_clients(put: Put) -> None:
-    """Whether a client carries out a call is asked before the path is free."""
+    """Mutation: whether a client carries out a call is checked before the path is free."""
 
     async def write(self: _Writing, written: Any, args: Sequence[Any], kwargs: JsonObject) -> Operation:
         run = self._execution
@@ -238,7 +238,7 @@ def _attempt_repeated(put: Put) -> None:
 
 
 def _frameworks_hold_their_branch(put: Put) -> None:
-    """The branch around the tasks of a framework never counts as waiting."""
+    """Mutation: the branch around the tasks of a framework never counts as waiting."""
     real = Branches.operation
 
     @contextmanager

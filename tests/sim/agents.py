@@ -1,8 +1,9 @@
-"""The durable agents of a schedule: a program is played on the real `AgentContext`, and tells the book what it sees.
+"""The durable agents of a schedule: a player runs a program on the real `AgentContext`, and reports to the book what it
+receives.
 
 The arguments of an operation depend on the results of the operations before it, so a wrong value spreads as in a real
-agent. The rule: the player takes nothing from outside but the context; what it draws outside of it (the variant of a
-fickle answer, the number of a step's value) differs on purpose from execution to execution.
+agent. The player takes nothing from outside but the context; what it draws itself (the variant of a fickle answer, the
+number of a step's value) differs on purpose from execution to execution.
 """
 
 import asyncio
@@ -40,7 +41,7 @@ _ERRORS = (StepFailed, OutcomeUnknown, CallFailed, CallDenied, Rejected, Attempt
 
 
 def agents_of(world: "World", worker: str, has_new_code: bool) -> CustomAgents:
-    """The agents that a worker has. In a fifth of the seeds, the first worker in the second place has none."""
+    """Return the agents that a worker has. In a fifth of the seeds, the first worker in the second place has none."""
     if world.plan.seed % 5 == 3 and worker == "w1-0":
         return CustomAgents([])
 
@@ -68,7 +69,7 @@ async def _play(world: "World", ctx: AgentContext, has_new_code: bool) -> None:
 
 
 class _Player:
-    """One execution of a program by a worker. `tag` is what its answers are known by."""
+    """One execution of a program by a worker. `tag` identifies its answers."""
 
     def __init__(
         self,
@@ -110,7 +111,7 @@ class _Player:
         return is_new
 
     def _code_of(self, op: Op, prefix: str) -> Op:
-        """The operation that this worker's code has in place of a changed operation."""
+        """Return the operation that this worker's code has in place of a changed operation."""
         old, new = op.branches[0][0], op.changed
         if not self._has_new_code or new is None:
             return old
@@ -138,7 +139,7 @@ class _Player:
         return said
 
     async def _go_on(self) -> None:
-        """Try to work after the end: each operation must raise again."""
+        """Try to work after the end of the execution: each operation must raise again."""
         process = PROCESS.get()
         for number in range(2):
             if process is None or process.is_dead:
@@ -150,7 +151,7 @@ class _Player:
             self._world.fail("an operation worked in a branch that had been cancelled")
 
     async def _value(self, op: Op, key: str, told: str) -> str:
-        """Carry out an operation and return its value as text. `told` sums up what the branch has seen."""
+        """Carry out an operation and return its value as text. `told` summarizes what the branch has received."""
         ctx, execution = self._ctx, self._execution
         match op.kind:
             case "step":
@@ -278,7 +279,7 @@ class _Player:
         return said
 
     async def _attempt(self, op: Op, key: str) -> str:
-        """Something that may not be repeated, and that the journal does not know better."""
+        """Carry out something that must not be repeated, and whose outcome the journal may not know."""
         done = await self._ctx.seam.get(key)
         if done is None:
             await self._ctx.seam.attempt(key)

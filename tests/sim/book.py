@@ -1,6 +1,7 @@
-"""The judge of durable agents: what the log has of each operation, and what every execution of a function has seen.
+"""The judge of durable agents: it compares the log's record of each operation with what every execution of a function
+received.
 
-The store tells the book of each entry, and the players (`agents.py`) tell it what they are given, at the moment when it
+The store reports each entry to the book, and the players (`agents.py`) report what they receive, at the moment when it
 happens. The book compares the two, and in the end judges the chat. It decodes the log's bytes itself, so it depends on
 no part of the product for the results of operations.
 """
@@ -45,10 +46,10 @@ if TYPE_CHECKING:
 __all__ = ["Book", "Execution"]
 
 REST_SECONDS = 1.5
-"""After so long a parked chat has been released, if nothing goes wrong."""
+"""After this many seconds a parked chat has been released, if nothing goes wrong."""
 
 _At = tuple[str, int, str]
-"""A run, how often it has begun again, and the key of an operation."""
+"""A run, the number of its restarts, and the key of an operation."""
 
 
 class Execution:
@@ -67,35 +68,35 @@ class Execution:
         self._book.executions.remove(self)
 
     def inputs(self, said: str) -> None:
-        """The function was given this."""
+        """Record the inputs that the function was given."""
         before = self._book.inputs.setdefault(self._run, said)
         if before != said:
             self._book.world.fail(f"the inputs of {self._run} changed from {before} to {said}")
 
     def see(self, key: str, kind: str, name: str, said: str) -> None:
-        """The function received this value or error, which the log must hold already."""
+        """Record a value or error that the function received, which the log must hold already."""
         self._book.see((*self._run, key), kind, name, said)
         for each, (pending_kind, value) in list(self._pending.items()):
             scope = each.partition(":")[0] if ":" in each else each.rpartition(".")[0]
-            if key.startswith(f"{scope}.") or not scope:  # an append of this branch or one inside it came after
+            if key.startswith(f"{scope}.") or not scope:  # an append of this branch or of a branch inside it came after
                 self._book.see_recorded((*self._run, each), pending_kind, value)
                 del self._pending[each]
 
     def see_pending(self, key: str, kind: str, said: str) -> None:
-        """The function received a value that travels with the next append."""
+        """Record a value that the function received and that travels with the next append."""
         self._pending[key] = (kind, said)
 
     def see_call(self, call_id: str, said: str, *, has_result: bool = False) -> None:
-        """A framework received this result of a call, which the log must hold already. `has_result`: the log has a
-        value in place of a message."""
+        """Record the result of a call that a framework received, which the log must hold already. `has_result`: the log
+        has a value in place of a message."""
         self._book.see_call((*self._run, call_id), call_id, said, has_result=has_result)
 
     def call_effect(self, call_id: str, retry: str) -> None:
-        """A call of a framework has its effect now."""
+        """Record that a call of a framework has its effect now."""
         self._book.take_call_effect((*self._run, call_id), call_id, retry)
 
     def effect(self, key: str, retry: str, step_key: str) -> None:
-        """A step has its effect now."""
+        """Record that a step has its effect now."""
         self._book.take_effect((*self._run, key), retry, step_key, self.process)
 
 
@@ -123,7 +124,7 @@ class Book:
         self._draft = ""
 
     def turn(self) -> int:
-        """A number that no execution gets twice."""
+        """Return a number that no execution gets twice."""
         self._turns += 1
         return self._turns
 
@@ -139,10 +140,10 @@ class Book:
         held = self.records.get(at)
         return held[-1] if held else None
 
-    # What the store tells.
+    # The store's reports.
 
     def take(self, entry: RawEntry) -> None:
-        """An entry is in the log."""
+        """Take an entry that is in the log."""
         events = decode_once(entry.events)
         for event in events:
             self._follow(event)
@@ -168,7 +169,7 @@ class Book:
         self._note_ends(events)
 
     def _follow(self, event: Event) -> None:
-        """Nothing is added to the chat while an answer is written."""
+        """Check that nothing is added to the chat while an answer is written."""
         match event:
             case MessageAdded():
                 if self._draft:
@@ -202,7 +203,8 @@ class Book:
         COUNTS["steered message taken"] += operation.kind == "steered" and operation.value != "[]"
 
     def _park(self, waits: tuple[Wait, ...], entry: RawEntry) -> None:
-        """The function was put away or continues. If it continues, something that it waited for must have happened."""
+        """Record that the function was suspended or continues. If it continues, something that it waited for must have
+        happened."""
         if waits:
             COUNTS["agent parked"] += 1
             if self.world.is_quiet:
@@ -223,7 +225,8 @@ class Book:
                 return True
 
     def _check_rest(self, head: str, is_second_look: bool) -> None:
-        """A parked chat holds no lease and no task; one that is held at this moment may be about to go on."""
+        """Check that a parked chat holds no lease and no task; a chat that is held at this moment may be about to
+        continue."""
         chat, bucket = self.world.store.chat("c1"), self.world.store.bucket
         alive = [each for each in self.executions if each.process is not None and not each.process.is_stopped]
         if chat.head != head or chat.inbox or not (bucket.own or alive):
@@ -233,7 +236,7 @@ class Book:
         else:
             self.world.later(0.5, self._check_rest, head, True)
 
-    # What the players tell.
+    # The players' reports.
 
     def see(self, at: _At, kind: str, name: str, said: str) -> None:
         world, record = self.world, self.last(at)
@@ -268,8 +271,8 @@ class Book:
             self.world.fail(f"{at} returned {said} after it had returned {before}")
 
     def see_recorded(self, at: _At, kind: str, said: str) -> None:
-        """A value that had to travel with an append was seen, and that append is durable. A gather has no value in the
-        log, and a version needs none where the journal goes on beyond it."""
+        """Check a value that had to travel with an append: it was received, and that append is durable. A gather has no
+        value in the log, and a version needs none where the journal goes on beyond it."""
         record = self.last(at)
         if kind == "gather" or (kind == "version" and record is None):
             self._agree(at, said)
@@ -324,7 +327,8 @@ class Book:
             self.world.fail(f"the run {run_id} ended as {outcome}")
 
     def _check_path(self, path: list[Message]) -> None:
-        """Each call has one tool message behind it; each answer stands once, and is what its function wrote."""
+        """Check that each call has one tool message after it, and that each answer appears once and is what its
+        function wrote."""
         open_calls: list[str] = []
         made: Counter[str] = Counter(call.id for message in path for call in message.tool_calls)
         for call_id, times in made.items():

@@ -1,8 +1,8 @@
-"""The model and the tools of a schedule: what they say follows from what they are asked, and from nothing else.
+"""The model and the tools of a schedule: their answers follow from their input, and from nothing else.
 
 The last word of a user's text selects the model's behaviour: `say`, `slow`, `hang`, `once`, `safe`, `ask`, `ide`,
 `kill`. So the right text of every answer can be computed from the log alone, without knowing which process wrote it.
-The rule: `answer_to` is the only source of text.
+`answer_to` is the only source of text.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["IDE_SECONDS", "TOOLS", "ScriptedModel", "SimTool", "answer_to"]
 
 IDE_SECONDS = 1.5
-"""How long a client's tool may take; then its timer fires."""
+"""Maximum seconds of a client tool, after which its timer fires."""
 
 HANG_SECONDS = 120.0
-"""A model that says nothing; longer than any schedule, so that only an abort ends it."""
+"""A model that is silent for longer than any schedule, so that only an abort ends it."""
 
 
 def answer_to(words: str) -> str:
-    """The model's answer to this text."""
+    """Return the model's answer to this text."""
     return f"To [{words[-60:]}] I say {len(words)}."
 
 
@@ -83,7 +83,7 @@ class ScriptedModel:
 
 
 class SimTool:
-    """A `Tool` that takes its time, and tells the `world` of the moment for whom it ran."""
+    """A `Tool` that takes its time, and reports each run to the `world` with the call that it ran for."""
 
     world: "ClassVar[World]"
 
@@ -112,4 +112,4 @@ TOOLS: dict[str, Tool] = {
     "framework_safe": AgentTool("framework_safe", retry="safe"),
     "framework_ask": AgentTool("framework_ask", policy="ask"),
 }
-"""By name; made once for all schedules of a Python process."""
+"""The tools by name, made once for all schedules of a Python process."""

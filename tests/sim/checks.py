@@ -1,8 +1,8 @@
 """The conditions that must hold when a schedule has settled, after any sequence of failures.
 
-Each check reads the log from its very first entry (`store.history`), the owner's cached state, the readers, the tools'
-own memory, and nothing that the parts under test say about themselves. A check that fails is a sentence in the world's
-`failures`. The rule: what was lost by a rollback is judged only as far as a client could have kept it.
+Each check reads the log from its very first entry (`store.history`), the owner's cached state, the readers and the
+tools' own memory, and no report of the parts under test about themselves. A check that fails is a sentence in the
+world's `failures`. After a rollback, a lost command counts as lost only if its client could have kept it.
 """
 
 from collections import Counter
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["check_end", "check_shown", "unsettled"]
 
 CLIENTS_ONE_IN = 4
-"""Share of seeds in which a client begins in the middle once more: readers do the same all the time, and are compared
-with the log in every seed that has any."""
+"""Share of seeds in which a client also begins in the middle; readers do the same all the time, and are compared with
+the log in every seed that has readers."""
 
 
 _WITH_EFFECTS = frozenset({MessageAdded, ThreadUpdated, Ack})
-"""The events in which a command's effect can show; most are others."""
+"""The events in which a command's effect can appear; most events are others."""
 
 
 def check_shown(world: "World", reader: "Reader") -> None:
-    """Everything that a reader was shown since its last snapshot is part of the log. This holds at every moment, unless
-    a failover takes entries back."""
+    """Check that everything a reader was shown since its last snapshot is part of the log. This holds at every moment,
+    unless a failover takes entries back."""
     if world.rollbacks or world.deletes or not reader.shown:
         return
     _compare_shown(world, reader)
@@ -89,8 +89,8 @@ def check_end(world: "World") -> None:
 
 
 def _check_folds(world: "World") -> OwnerState | None:
-    """The log from its first entry, from its checkpoint, from a client's snapshot in the middle, and the owner's own
-    state are one."""
+    """Check that the log folded from its first entry, from its checkpoint and from a client's snapshot in the middle
+    equals the owner's own state."""
     chat = world.store.chat("c1")
     entries = [understood(entry) for entry in world.store.history.get("c1", ())]
     state = empty_owner_state("c1")
@@ -107,7 +107,7 @@ def _check_folds(world: "World") -> OwnerState | None:
             heads = [entry.head for entry in entries]
             after = heads.index(chat.snap[0])
             held = [entry for entry in held if heads.index(entry.head) > after]
-        if chat.snap is not None or held != entries:  # else the log was folded just now
+        if chat.snap is not None or held != entries:  # otherwise the log was folded just now
             loaded = fold_loaded("c1", understood_all(Loaded(chat.snap, held, chat.head)), with_facts=True)
             if loaded != state:
                 world.fail("checkpoint and entries fold to another state than the whole log")
@@ -126,7 +126,7 @@ def _check_folds(world: "World") -> OwnerState | None:
 
 
 def _check_client(world: "World", middle: ChatState, entries: list[RawEntry], state: ChatState) -> None:
-    """A client's snapshot in the middle and the events after it are the state at the end. Raises Gap."""
+    """Check that a client's snapshot in the middle and the events after it give the final state. Raises Gap."""
     client = state_from_snapshot("c1", snapshot_of(middle), middle.position)
     for entry in entries:
         events = decode_once(entry.events)
@@ -149,7 +149,8 @@ def _check_readers(world: "World", state: ChatState) -> None:
 
 
 def _check_commands(world: "World") -> None:
-    """Every command that the store still knows had its effect exactly once, or was refused and had none."""
+    """Check that every command that the store still remembers had its effect exactly once, or was refused and had
+    none."""
     finals: Counter[str] = Counter()
     accepted: set[str] = set()
     effects: Counter[str] = Counter()
@@ -189,7 +190,7 @@ def _check_commands(world: "World") -> None:
 
 
 def _check_interrupts(world: "World") -> None:
-    """A message that interrupts is said in the very entry that takes it up, so nothing comes between."""
+    """Check that a message that interrupts is added in the very entry that takes it up, so nothing comes between."""
     urgent = {name for name, client in world.clients.items() if client.said.kind == "urgent"}
     for entry in world.store.history.get("c1", ()) if urgent else ():
         events = decode_once(entry.events)
@@ -201,7 +202,8 @@ def _check_interrupts(world: "World") -> None:
 
 
 def _check_answers(world: "World", state: ChatState) -> None:
-    """The text of each answer that was not interrupted is the model's, byte for byte; of the others a beginning."""
+    """Check that the text of each uninterrupted answer is the model's, byte for byte, and that any other text is a
+    beginning of it."""
     before = ""
     for message in active_path(state):
         text = text_of(message.content)
@@ -216,7 +218,8 @@ def _check_answers(world: "World", state: ChatState) -> None:
 
 
 def _check_tools(world: "World") -> None:
-    """`once` means once, unless the store itself forgot that it had begun. A client's deadline fires once."""
+    """Check that a `once` tool ran once, unless the store itself forgot that it had begun. A client's deadline fires
+    once."""
     if not world.rollbacks:
         for (name, call_id), times in world.tool_runs.items():
             if name != "safe" and times > 1:

@@ -1,8 +1,9 @@
-"""Time and chance for the code under test: while a simulation is installed, the product's modules see these instead.
+"""Time and randomness for the code under test: while a simulation is installed, the product's modules see these
+instead.
 
-Every module of `server` and `protocol` that holds the standard `time`, `random` or `secrets` is given a stand-in that
-asks the schedule of the moment; nothing else is touched, and `uninstall` puts all of it back. Constants that only make
-one wait longer are shortened, in proportion to the lease. The rule: no number of a schedule comes from the machine.
+Every module of `server` and `protocol` that imports the standard `time`, `random` or `secrets` gets a stand-in that
+belongs to the running schedule; nothing else is changed, and `uninstall` restores all of it. Constants that only make
+one wait longer are shortened, in proportion to the lease. No number of a schedule comes from the machine.
 """
 
 import asyncio
@@ -41,10 +42,11 @@ from threadcast_protocol.framing.codec import decode_events
 __all__ = ["LEASE_SECONDS", "WALL_MS", "Chance", "current", "decode_once", "installed"]
 
 WALL_MS = 1_700_000_000_000
-"""What every clock shows when a schedule begins."""
+"""The time of every clock when a schedule begins."""
 
 LEASE_SECONDS = 1.0
-"""The schedule's lease; 3.5 s in the product. All that is shortened below is so in about this proportion."""
+"""The schedule's lease; 3.5 s in the product. All constants that are shortened below are shortened in about this
+proportion."""
 
 decode_once = lru_cache(2_000)(decode_events)
 """Owner, relays and checks read the same bytes."""
@@ -83,12 +85,12 @@ class Chance:
 
 
 CURRENT: list[Chance] = []
-"""The schedule that runs now, at most one."""
+"""The schedule that runs now, if any."""
 
 
 @contextmanager
 def current(chance: Chance) -> Iterator[None]:
-    """The schedule runs for as long as the block does."""
+    """Run the schedule for as long as the block runs."""
     CURRENT[:] = [chance]
     loop = chance.loop
     _TIME.monotonic = loop.time
@@ -127,7 +129,7 @@ class _AsyncioOfWriter:
 
 
 class _Time:
-    """The clock of the loop that runs."""
+    """The clock of the running loop."""
 
     monotonic: Callable[[], float]
 
@@ -179,7 +181,8 @@ _STAND_INS: list[tuple[str, object, object]] = [
 
 
 def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # Any: anyio's own
-    """As anyio's, without a handle for each task: that costs a scope, an event and a frame, and nobody asks for it."""
+    """Works like anyio's, but makes no handle for each task: a handle costs a scope, an event and a frame, and no
+    caller uses it."""
     scope, loop = tasks.cancel_scope, CURRENT[0].loop
     task = asyncio.Task(call(*args), loop=loop, name="")
     loop.tasks.append(task)
@@ -204,7 +207,7 @@ def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # An
 
 
 async def _never(_self: object) -> None:
-    """The parts of the product that schedules leave out."""
+    """Stands for the parts of the product that schedules leave out."""
 
 
 def _counted(stop_effects: Callable[[Actor], None]) -> Callable[[Actor], None]:
@@ -216,7 +219,7 @@ def _counted(stop_effects: Callable[[Actor], None]) -> Callable[[Actor], None]:
 
 
 def _keep_error(_logger: object, _method: str, fields: MutableMapping[str, Any]) -> str:
-    """Errors of the product are evidence; they go into the history instead of a stream."""
+    """Keep an error of the product as evidence: it is written to the history instead of a stream."""
     said = str(fields.get("event"))
     trouble = sys.exc_info()[1]
     if CURRENT:
@@ -225,7 +228,7 @@ def _keep_error(_logger: object, _method: str, fields: MutableMapping[str, Any])
 
 
 class _InOrder(dict[Any, None]):
-    """A set that is walked in the order in which it was filled, and costs nothing more."""
+    """A set that is iterated in the order of insertion, at no extra cost."""
 
     add = dict.setdefault
     remove = dict.__delitem__
@@ -236,7 +239,7 @@ class _InOrder(dict[Any, None]):
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """The product's modules live in the schedule's time for as long as the block runs."""
+    """Run the product's modules in the schedule's time for as long as the block runs."""
     undo: list[tuple[Any, str, object]] = []
 
     def put(target: Any, name: str, value: object) -> None:
@@ -255,8 +258,9 @@ def installed() -> Iterator[None]:
         for name, value in values.items():
             put(module, name, value)
     anyio_backend.set = set  # type: ignore[attr-defined]  # a builtin, until the next line
-    put(anyio_backend, "set", _InOrder)  # of scopes and tasks; a set is walked in the order of addresses
-    # Looked up hundreds of times in a schedule, and always the same.
+    # of scopes and tasks; a set is iterated in the order of addresses. Looked up hundreds of times in a schedule, and
+    # always the same.
+    put(anyio_backend, "set", _InOrder)
     backend = anyio_backend.backend_class
     for name, module in sorted(sys.modules.items()):
         if name.startswith("anyio._core.") and hasattr(module, "get_async_backend"):
@@ -264,7 +268,7 @@ def installed() -> Iterator[None]:
     put(anyio_backend, "_task_states", {})  # weak in anyio
     for name in ("_all_tasks", "_scheduled_tasks"):  # as Python 3.11 calls it, and as later ones do
         if hasattr(asyncio.tasks, name):
-            put(getattr(asyncio.tasks, name), "add", id)  # each new task comes here, and nothing asks for them
+            put(getattr(asyncio.tasks, name), "add", id)  # each new task is created here, and no caller uses the result
     put(abc.TaskGroup, "start_soon", _start_soon)
     put(anyio_backend.CancelScope, "cancel", waits.cancel)
     put(anyio_backend, "CancelScope", waits.Scope)
@@ -276,11 +280,11 @@ def installed() -> Iterator[None]:
     put(anyio, "Event", waits.Event)
     put(anyio, "Lock", waits.Lock)
     put(anyio_backend, "current_task", asyncio.current_task)
-    put(listener, "asyncio", waits)  # of which it uses `Event`
+    put(listener, "asyncio", waits)  # the module uses its `Event`
     put(writer, "asyncio", _AsyncioOfWriter)
     put(agent_loop, "RoundTrace", _Untraced)
     put(operations, "os", _Os())
-    put(hub.Hub, "_beat_forever", _never)  # heartbeats say nothing to a reader in a schedule
+    put(hub.Hub, "_beat_forever", _never)  # heartbeats do not change a reader in a schedule
     put(entry_fold, "decode_events", decode_once)
     put(Actor, "stop_effects", _counted(Actor.stop_effects))
     before = structlog.get_config()

@@ -1,9 +1,9 @@
 """An event loop on virtual time, and the processes that live on it.
 
 No selector, no socket, no thread: when nothing is ready, the clock jumps to the next timer. Every callback belongs to
-the process in whose context it was scheduled, so a process can be frozen (SIGSTOP: its callbacks wait) or killed
-(kill -9: they are never run again) at any instant, without its code having a say. It knows nothing of Threadcast. The
-order of callbacks depends only on the program and its seed, never on memory addresses or the machine.
+the process in whose context it was scheduled, so a process can be frozen (SIGSTOP: its callbacks wait) or killed (kill
+-9: they are never run again) at any instant, whatever its code does. It does not depend on Threadcast. The order of
+callbacks depends only on the program and its seed, never on memory addresses or the machine.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 STEPS_MAX = 100_000
-"""A schedule takes some hundreds to some thousands; one that takes so many turns in a circle."""
+"""A schedule takes some hundreds to some thousands of turns; one that takes this many is in an endless loop."""
 
 
 class Stuck(Exception):
@@ -50,7 +50,7 @@ class Process:
 _Ready: TypeAlias = tuple[Context, Callable[..., object], Sequence[Any]]
 
 PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
-"""The process that runs now; None: the world outside (store, network, the schedule itself)."""
+"""The process that runs now; None for the outside (store, network, the schedule itself)."""
 
 
 class _Timer(asyncio.TimerHandle):
@@ -90,8 +90,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.tasks: list[asyncio.Task[Any]] = []
         self._soon: deque[_Ready] = deque()
-        # Whose turn it is when: a call that may be taken back or one that may not, or the future of a sleeper. The
-        # number: first come, first served.
+        # The time, and a call (cancellable or not) or the future of a sleeper. The number keeps the order of insertion.
         self._timers: list[tuple[float, int, _Timer | _Ready | asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # as for `get_debug`
@@ -131,7 +130,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         heappush(self._timers, (self.now + seconds, next(self._numbers), (context, callback, args)))
 
     def sleep(self, seconds: float) -> "asyncio.Future[None]":
-        """Done after that time: a timer without a call. Whose process is frozen wakes up when it is not any more."""
+        """Return a future that is done after that time: a timer without a call. A sleeper whose process is frozen wakes
+        up when the process continues."""
         woken: asyncio.Future[None] = asyncio.Future(loop=self)
         heappush(self._timers, (self.now + seconds, next(self._numbers), woken))
         return woken
@@ -214,7 +214,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 def at_once(coroutine: Coroutine[Any, Any, _T] | Generator[Any, Any, _T]) -> _T:
-    """The result of a coroutine that never waits."""
+    """Return the result of a coroutine that never waits."""
     try:
         coroutine.send(None)
     except StopIteration as done:

@@ -1,8 +1,8 @@
 """Each safety rule, switched off in the real code: the search must notice, or it proves nothing.
 
-A mutation replaces one function of the product, or one step of the in-memory store, by what a careless author might
-have written. It holds inside `switched_off` (`rules.py`) only. It knows no seed; `search.py` counts how many it takes
-until one fails. The rule: a mutation takes away one thing, and leaves every other protection in place.
+A mutation replaces one function of the product, or one step of the in-memory store, by a version that a careless author
+might have written. It applies only inside `switched_off` (`rules.py`). `search.py` counts how many seeds it takes until
+one fails. A mutation removes one thing, and leaves every other protection in place.
 """
 
 from collections.abc import Callable

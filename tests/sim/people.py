@@ -1,8 +1,8 @@
 """The simulated people: clients that keep a command until they have seen its ack, and readers that fold real frames.
 
-A client posts through a web node, repeats with the same nonce while it gets no answer, and posts anew, with another
-nonce and perhaps through another node, what it still holds when no ack comes. A reader is a whole way back: hub, relay,
-subscriber, connection, bytes, parser, reducer. The rule: both know only what a real client could know.
+A client posts through a web node, repeats with the same nonce while it gets no answer, and posts every command without
+an ack again, with another nonce and perhaps through another node. A reader is the whole path from the log: hub, relay,
+subscriber, connection, bytes, parser, reducer. Both use only what a real client could know.
 """
 
 import asyncio
@@ -47,19 +47,19 @@ __all__ = ["CHAT", "Client", "Node", "Reader"]
 
 CHAT = "c1"
 BUFFER_MAX_BYTES = 900
-"""A reader's queue; a few frames, so that it overflows."""
+"""The size of a reader's queue: a few frames, so that it overflows."""
 
 ACK_SECONDS = 2.0
-"""A client without an ack for so long posts again."""
+"""A client posts again after this many seconds without an ack."""
 
 PERSON = Principal("local", ("approve",))
-"""One permission: a set of two would be written down in an order that differs from process to process."""
+"""One permission: a set of two would be written in an order that differs from process to process."""
 
 PRINCIPAL = encode(PERSON)
 
 
 class Node(Process):
-    """A web node: a hub, and a way to the store. Without readers the hub has nothing to do."""
+    """A web node: a hub, and a connection to the store. Without readers the hub has nothing to do."""
 
     def __init__(self, world: "World", name: str) -> None:
         super().__init__(name)
@@ -72,7 +72,7 @@ class Node(Process):
 
 
 class Reader:
-    """Reads the chat at `node`, and comes back where it stopped. `shown` are the events since its last snapshot."""
+    """Reads the chat at `node`, and resumes where it stopped. `shown` are the events since its last snapshot."""
 
     def __init__(self, world: "World", node: Node) -> None:
         self._world = world
@@ -114,7 +114,7 @@ class Reader:
             await anyio.sleep(0.2)
 
     async def drop(self) -> None:
-        """The connection breaks; what was on its way is lost."""
+        """Break the connection; what was on its way is lost."""
         if self._connection is not None:
             self._connection.end("left")
 
@@ -169,7 +169,7 @@ class Reader:
 
 
 class Client:
-    """One command's sender. `is_done`: its ack was seen, or it was refused."""
+    """One command's sender. `is_done`: the command's ack was seen, or the command was refused."""
 
     def __init__(self, world: "World", said: Said) -> None:
         self._world = world
@@ -182,7 +182,7 @@ class Client:
         self._waiting: asyncio.Future[None] | None = None
 
     def hear(self) -> None:
-        """Its ack stands in the stream."""
+        """Record that the command's ack is in the stream."""
         self.heard = True
         _settle(self._waiting)
 
@@ -195,7 +195,7 @@ class Client:
             if await self._post(world.any_node(), world.new_nonce()):
                 self._waiting = world.loop.create_future()
                 if self.said.kind in ("cancel", "import"):
-                    break  # they have no ack of their own; what they do is seen
+                    break  # these commands have no ack; their effects are checked
                 world.later(ACK_SECONDS, _settle, self._waiting)
                 if not self.heard:
                     await self._waiting
@@ -204,11 +204,12 @@ class Client:
         self.is_done = True
 
     def _again(self) -> None:
-        """The same command once more, through another web node."""
+        """Post the same command again, through another web node."""
         self._world.background(self._post(self._world.any_node(), self._world.new_nonce(), tries=1))
 
     async def _post(self, node: Node, nonce: str, tries: int = 6) -> bool:
-        """True: it is kept. The node repeats its own call with the same nonce until it hears an answer."""
+        """Post the command; returns True if it is stored. The node repeats its own call with the same nonce until it
+        hears an answer."""
         is_exempt = self.said.kind in ("params", "abort", "decide", "cancel", "poison")
         request = PostRequest(
             chat_id=CHAT,
@@ -270,7 +271,7 @@ def _command_of(said: Said) -> Command | InternalCommand:
 
 
 def _decision_of(said: Said) -> ToolDecision:
-    """A question's answer is one of its options; a rejection needs nothing."""
+    """Return a decision: one of the options of a question; a rejection needs no text."""
     is_question, accepts = said.target.startswith("ask-"), said.script != "reject"
     answer = {"answer": "long" if len(said.target) % 2 else "short"} if is_question and accepts else None
     return ToolDecision(

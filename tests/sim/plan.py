@@ -1,9 +1,9 @@
-"""The plan that a seed determines: the messages of each person with their times, and the failures. Drawn before
+"""The plan that a seed determines: the messages of each client with their times, and the failures. It is drawn before
 anything runs, from the seed alone.
 
-A `Mix` is a kind of weather. A seed draws one, so that each schedule stays short and its faults meet each other. It
-knows neither store nor actor; `world.py` carries it out. The rule: everything that can be decided before the start is
-decided here, and printed at the head of a history.
+A `Mix` is a kind of failure conditions. A seed draws one, so that each schedule stays short and its faults coincide.
+`world.py` carries the plan out. Everything that can be decided before the start is decided here, and printed at the
+head of a history.
 """
 
 import random
@@ -18,11 +18,10 @@ class Mix:
     """`calls`: chance of each fault per call of the store. `lost`: the share of lost wake-up tokens, inbox signals and
     published messages. `troubles`: kinds of larger trouble, of which each seed draws `count`. `scripts`: weights of
     what a user may say. `is_behind`: the store's clock steps back by a minute at once, so that after a failover the
-    same ids come again. `watched`: the share of schedules in which a reader follows the chat; in the others only the
-    store's log shows what happened.
-    `has_versions`: one worker is of the next version, others may become so and be taken back; in the end all are.
-    `agents`: durable agents answer; `changes`: a deploy changes their code; `frameworks`: they are made of frameworks,
-    which use the seam."""
+    same ids occur again. `watched`: the share of schedules in which a reader follows the chat; in the others only the
+    store's log shows what happened. `has_versions`: one worker is of the next version, others may change to it and
+    back; in the end all have it. `agents`: durable agents answer; `changes`: a deploy changes their code; `frameworks`:
+    they are framework agents, which use the seam."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
@@ -204,7 +203,7 @@ MIXES: dict[str, Mix] = {
 
 @dataclass(frozen=True)
 class Said:
-    """A command. `target`: the request id that it speaks of."""
+    """A command. `target`: the request id that the command refers to."""
 
     at: float
     request_id: str
@@ -215,7 +214,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Trouble:
-    """`seconds`: how long, or how far."""
+    """`seconds`: the duration, or the size of a step."""
 
     at: float
     kind: str
@@ -235,7 +234,7 @@ class Plan:
 
     @cached_property
     def quiet_at(self) -> float:
-        """From this time on there are no more failures."""
+        """Return the time after which there are no more failures."""
         ends = [each.at + (each.seconds if each.kind != "clock" else 0.0) for each in self.troubles]
         return max([0.4, *ends, *(each.at + 0.5 for each in self.said)])
 
@@ -250,7 +249,7 @@ class Plan:
 
 
 def plan_of(seed: int, mix_name: str | None = None) -> Plan:
-    """The plan of a seed; a mix by name, or the seed's own."""
+    """Return the plan of a seed; with a named mix, or with the seed's own."""
     draw = random.Random(f"plan {seed}")
     names = list(MIXES)
     name = mix_name or names[seed % len(names)]

@@ -1,8 +1,8 @@
 """The programs of durable agents in a schedule: sequences of operations, drawn from the seed and the command's id
 alone.
 
-A `Program` is data; `agents.py` plays it on a real `AgentContext`. The rule: two workers with the same code draw the
-same program, and two programs differ only where the plan says that a deploy has changed the code.
+A `Program` is data; `agents.py` plays it on a real `AgentContext`. Two workers with the same code draw the same
+program, and two programs differ only where the plan says that a deploy has changed the code.
 """
 
 import random
@@ -34,7 +34,7 @@ DEPTH_MAX = 2
 
 @dataclass(frozen=True)
 class Op:
-    """One operation. `name` is the step, the tool or the version; `how` says what goes wrong in a step or an answer.
+    """One operation. `name` is the step, the tool or the version; `how` chooses the error in a step or an answer.
     `is_strict`: its error leaves the branch. `changed`: the operation that new code has in this place, if a deploy
     changes it; with `guard` the new code asks for that version first."""
 
@@ -51,8 +51,9 @@ class Op:
 
 @dataclass(frozen=True)
 class Program:
-    """`restarts`: how often the agent begins again from the top. `is_stubborn`: it handles its cancellation, and goes
-    on. `guard`: the version that new code asks for before its changed step, '' if it does not ask."""
+    """`restarts`: the number of times that the agent begins again from the top. `is_stubborn`: it catches its
+    cancellation, and continues. `guard`: the version that new code asks for before its changed step, '' if it does not
+    ask."""
 
     ops: tuple[Op, ...]
     restarts: int = 0
@@ -62,8 +63,8 @@ class Program:
 
 @lru_cache(1_000)
 def program_of(seed: int, request_id: str, changes: bool, frameworks: bool = False) -> Program:
-    """The program for the run that this command begins. `changes`: a deploy changes one of its steps. `frameworks`: it
-    begins with operations of a framework."""
+    """Return the program for the run that this command begins. `changes`: a deploy changes one of its steps.
+    `frameworks`: it begins with operations of a framework."""
     draw = random.Random(f"agent {seed} {request_id}")
     if frameworks:
         return _framework_program(draw)
@@ -78,7 +79,8 @@ def program_of(seed: int, request_id: str, changes: bool, frameworks: bool = Fal
 
 
 def _framework_program(draw: random.Random) -> Program:
-    """One or two rounds of a framework, perhaps in branches of a gather, between operations of the agent itself."""
+    """Return one or two rounds of a framework, perhaps in branches of a gather, between operations of the agent
+    itself."""
     kinds = ("framework", "framework", "framework", "attempt", "step", "ask")
     ops = [_framework_op(draw, draw.choice(kinds)) for _ in range(draw.randint(1, 3))]
     if draw.random() < 0.3:

@@ -12,9 +12,9 @@ Put = Callable[[Any, str, object], None]  # Any: a class or a module
 
 @dataclass(frozen=True)
 class Rule:
-    """`mix` is the weather in which it matters; `within` how many seeds the search may need, from 0 on. `near`: where
-    the tests begin to look, since they have less time. That a cached state is known by its whole head string is held
-    by `tests/unit/test_state_cache.py`: two histories with one id are too rare here."""
+    """`mix` has the conditions in which the rule matters; `within` is the number of seeds that the search may need,
+    from 0 on. `near`: the seed at which the tests begin, since they have less time. `tests/unit/test_state_cache.py`
+    checks that a cached state is identified by its whole head string: two histories with one id are too rare here."""
 
     name: str
     mix: str
@@ -25,7 +25,7 @@ class Rule:
 
 @contextmanager
 def switched_off(rule: Rule | None) -> Iterator[None]:
-    """The rule does not hold for as long as the block runs."""
+    """Switch the rule off for as long as the block runs."""
     undo: list[tuple[Any, str, object, bool]] = []
 
     def put(target: Any, name: str, value: object) -> None:

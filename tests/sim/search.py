@@ -1,7 +1,7 @@
-"""Runs seeds: one with its history, or thousands over the processors, and says what was found.
+"""Runs seeds: one with its history, or thousands over the processors, and reports the findings.
 
 A schedule's frozen and dead tasks are never run again, nor destroyed: they stay in memory until their Python process
-ends, which it does after a few hundred seeds. So seeds run in child processes only, and those leave by `os._exit`.
+ends, which it does after a few hundred seeds. So seeds run only in child processes, which exit by `os._exit`.
 """
 
 import atexit
@@ -34,7 +34,7 @@ _KEPT: list[World] = []
 
 @dataclass
 class Found:
-    """The results of several seeds. `failed`: seed and its sentences."""
+    """The results of several seeds. `failed` has each seed with its sentences."""
 
     seeds: int = 0
     seconds: float = 0.0
@@ -51,7 +51,7 @@ class Found:
 def run_one(
     seed: int, mix: str | None = None, *, with_history: bool = False, page_bytes: int = LOG_PAGE_BYTES
 ) -> World:
-    """One schedule, in this process. The simulation must be installed."""
+    """Run one schedule, in this process. The simulation must be installed."""
     world = World(plan_of(seed, mix), with_history=with_history, page_bytes=page_bytes)
     world.run()
     for task in world.loop.tasks:
@@ -68,7 +68,8 @@ def run_some(
     stop_at_first: bool = False,
     page_bytes: int = LOG_PAGE_BYTES,
 ) -> Found:
-    """These seeds, one after the other, in this process; `rule` is switched off. Pages of a log have `page_bytes`."""
+    """Run these seeds, one after the other, in this process; `rule` is switched off. Pages of a log have
+    `page_bytes`."""
     found = Found()
     begun = time.process_time()
     with installed(), switched_off(rule), _without_gc():
@@ -87,8 +88,8 @@ def run_some(
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """When garbage is collected depends on the machine, and finalizers are code that runs. Existing objects are never
-    collected, because the process ends after its seeds."""
+    """Run a block without garbage collection: its time depends on the machine, and finalizers are code that runs.
+    Existing objects are never collected, because the process ends after its seeds."""
     gc.disable()
     yield
     gc.freeze()
@@ -100,7 +101,7 @@ def _task(asked: tuple[int, int, str | None, str]) -> Found:
 
 
 def find(rule_name: str, *, in_haste: bool = False) -> Found:
-    """Seeds of the rule's weather until one fails; the last one of `failed` is it."""
+    """Run seeds in the rule's conditions until one fails; this seed is the last one of `failed`."""
     rule = next(rule for rule in RULES if rule.name == rule_name)
     first = rule.near if in_haste else 0
     return run_some(range(first, first + rule.within), rule.mix, rule=rule, stop_at_first=True)
@@ -111,19 +112,19 @@ def find_in_haste(rule_name: str) -> Found:
 
 
 def pool(processes: int) -> Pool:
-    """Python processes that are thrown away after a few pieces of work."""
+    """Yield a pool of Python processes that end after a few pieces of work."""
     context = get_context("forkserver")  # modules are loaded once for all of them
     context.set_forkserver_preload([__name__])
     return context.Pool(processes, _leave_at_once, maxtasksperchild=TASKS_PER_PROCESS)
 
 
 def _leave_at_once() -> None:
-    """An ending interpreter would destroy what is frozen, and so run its `finally`s without a loop."""
+    """Exit at once: an ending interpreter would destroy frozen tasks, and so run their `finally`s without a loop."""
     atexit.register(os._exit, 0)
 
 
 def run_many(workers: Pool, first: int, count: int, mix: str | None = None, rule: str = "") -> Iterator[Found]:
-    """The seeds from `first` on, in pieces, in their order; `rule` is the name of one that is switched off."""
+    """Run the seeds from `first` on, in pieces, in order; `rule` is the name of a rule that is switched off."""
     end = first + count
     pieces = [(start, min(SEEDS_PER_TASK, end - start), mix, rule) for start in range(first, end, SEEDS_PER_TASK)]
     yield from workers.imap(_task, pieces)

@@ -1,9 +1,10 @@
-"""The in-memory store of a schedule, and each process's unreliable way to it.
+"""The in-memory store of a schedule, and each process's unreliable connection to it.
 
 `SimStore` is the real `MemoryStore` with one bucket, a clock that may step, a memory of every entry that was ever
-trimmed away, and replicas to fall back to. A `Way` is what a process holds: calls take time, are refused, lose their
-reply, arrive late or twice, as the schedule draws. A call that was sent is carried out even when its sender dies. It
-knows no chat; `world.py` says what goes wrong. A step of the store is atomic, even if its call fails or is cancelled.
+trimmed, and replicas that can replace it. A `Way` is the connection that a process holds: its calls take time, are
+refused, lose their reply, arrive late or twice, as the schedule draws. A call that was sent is carried out even when
+its sender dies. `world.py` decides about failures. A step of the store is atomic, even if its call fails or is
+cancelled.
 """
 
 import asyncio
@@ -47,7 +48,7 @@ DENIED_WHEN_FULL = frozenset({"post", "append", "take", "claim", "dead_letter"})
 
 
 class _Wires(_Switchboard):
-    """Channels that lose messages. PUBLISH counts a listener that never hears."""
+    """Channels that lose messages. PUBLISH counts a subscriber that never receives the message."""
 
     def __init__(self, world: "World") -> None:
         super().__init__()
@@ -61,7 +62,7 @@ class _Wires(_Switchboard):
 
 
 class Replica:
-    """All that Redis held at one moment."""
+    """Everything that Redis held at one moment."""
 
     def __init__(self, store: "SimStore") -> None:
         self.chats = {name: _copy(chat) for name, chat in store._chats.items()}
@@ -91,7 +92,8 @@ def _copy_bucket(bucket: Bucket) -> Bucket:
 
 
 class SimStore(MemoryStore):
-    """`history`: the untrimmed log of each chat, as far as it was not rolled back; `former`: of its lives before."""
+    """`history`: the untrimmed log of each chat, without entries that were rolled back; `former`: the logs of its
+    earlier lives."""
 
     def __init__(self, world: "World") -> None:
         super().__init__(world.store_ms)
@@ -175,7 +177,7 @@ class SimStore(MemoryStore):
         return self._buckets[0]
 
     def restore(self, replica: Replica) -> None:
-        """Everything that was written since then is lost."""
+        """Restore this data: everything written since then is lost."""
         self._chats = {name: _copy(chat) for name, chat in replica.chats.items()}
         self._buckets = [_copy_bucket(replica.bucket)]
         self.history = {name: list(entries) for name, entries in replica.history.items()}
@@ -208,7 +210,7 @@ class _Call(Generic[_T]):
             self._answer.set_exception(trouble)
 
     def carry(self, fault: str) -> None:
-        """The step itself, at the store; what is told of it depends on the fault."""
+        """Carry out the step at the store; the fault decides what the caller learns."""
         world, process = self._world, self._process
         if world.is_full and self._name in DENIED_WHEN_FULL:
             world.note(process.name, self._name, self._what, "full", "OOM")
@@ -228,18 +230,18 @@ class _Call(Generic[_T]):
                 self._answer.set_result(value)  # type: ignore[arg-type]  # without trouble it is the step's own
         elif fault == "lost":
             world.later(world.draw_between(0.05, 0.4), self.reply, Unavailable("the store did not answer in time"))
-        elif fault == "dies" and process.is_dead:  # people who have not heard of it asked a dead process
+        elif fault == "dies" and process.is_dead:  # clients that did not yet know of its death called a dead process
             self.reply(Unavailable("the web process does not answer"))
         elif fault == "dies":
             world.kill(process)
 
 
 class Way(MemoryStore):
-    """The store as one process sees it. It has none of `MemoryStore`'s own data; what is not overridden here is
-    not used by the parts under test."""
+    """The store as one process sees it. It has none of `MemoryStore`'s own data; the parts under test use only what is
+    overridden here."""
 
     def __init__(self, world: "World", process: Process, *, has_clients: bool = False) -> None:
-        """`has_clients`: people outside of the process wait for its calls, and hear when it dies."""
+        """`has_clients`: clients outside of the process wait for its calls, and learn when it dies."""
         self._world = world
         self._process = process
         self._harness = world.store
@@ -256,7 +258,7 @@ class Way(MemoryStore):
         return 0
 
     async def _call(self, name: str, what: str, step: Callable[[], Coroutine[Any, Any, _T]]) -> _T:  # Any: asyncio's
-        """Send the call; its fate is the schedule's."""
+        """Send the call; the schedule decides its fate."""
         world = self._world
         if world.is_closing:
             raise asyncio.CancelledError
@@ -289,7 +291,7 @@ class Way(MemoryStore):
             self._asked.pop(answer, None)
 
     def hang_up(self) -> None:
-        """The process is gone: its connections close."""
+        """Close the connections of a process that has ended."""
         for channel, listener in self._open:
             self._harness._switchboard.leave(channel, listener)
         self._open.clear()
@@ -343,7 +345,7 @@ _CALLS: dict[str, Callable[..., str]] = {
     "dead_letter": lambda chat_id, entry, reason: entry.request_id,
     "heads": _nothing,
 }
-"""Each call that a `Way` only passes on, and what the history says of its arguments."""
+"""Each call that a `Way` only passes on, and what the history records of its arguments."""
 
 
 def _passed_on(name: str, describe: Callable[..., str]) -> Callable[..., Any]:  # Any: as the call
@@ -363,9 +365,7 @@ class _Bell:
         self._harness = harness
 
     async def wait(self, timeout_seconds: float) -> int | None:
-        return await self._harness.pop_bell(
-            [0], 3.0
-        )  # longer than the product's: nothing but turns of the loop is saved
+        return await self._harness.pop_bell([0], 3.0)  # longer than the product's: it saves only turns of the loop
 
     async def put_back(self, bucket: int) -> None:
         self._harness.ring(bucket)

@@ -1,7 +1,7 @@
 """Counts the rare states that a search reached, and stands in for the product's metrics without a registry.
 
-One object per Python process; reading the counters resets them. It knows nothing of schedules. The rule: a state that
-no seed reaches is a state that is not tested, so every name here is asserted by `test_sim.py`.
+There is one object per Python process; reading the counters resets them. It does not depend on schedules. A state that
+no seed reaches is not tested, so `test_sim.py` asserts every name here.
 """
 
 from collections import Counter
@@ -55,11 +55,11 @@ RARE = (
     "steered message taken",
     "call of a framework",
 )
-"""What the search must have seen."""
+"""The states that the search must have seen."""
 
 
 class _Child:
-    """One metric, or one of its labelled parts."""
+    """One metric, or the metric with one set of labels."""
 
     __slots__ = ("name",)
 

@@ -15,7 +15,7 @@ from tests.sim.search import Found, find_in_haste, pool, run_many, run_some
 from tests.sim.tally import RARE
 
 SEEDS = 9_000
-"""In CI; 500 of each weather. `python -m tests.sim --seeds 20000` runs more."""
+"""The number of seeds in CI, 500 for each mix. `python -m tests.sim --seeds 20000` runs more."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ def workers() -> Iterator[Pool]:
 
 @pytest.fixture(scope="module")
 def found(workers: Pool) -> Found:
-    """The results of all seeds."""
+    """Return the results of all seeds."""
     sum_of_all = Found()
     for part in run_many(workers, 0, SEEDS):
         sum_of_all.add(part)
@@ -47,7 +47,7 @@ def without(workers: Pool) -> dict[str, AsyncResult[Found]]:
 
 
 def history(seed: int, mix: str, hash_seed: str) -> bytes:
-    """Replays a seed by the same command that a person would run."""
+    """Replay a seed with the command that a person would run."""
     command = [sys.executable, "-m", "tests.sim", "--seed", str(seed), "--mix", mix, "--history"]
     env = {**os.environ, "PYTHONHASHSEED": hash_seed}
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=True, timeout=60).stdout

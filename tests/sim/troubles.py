@@ -1,6 +1,6 @@
 """Carries out the larger troubles of a plan: processes that die, freeze or change their version, and stores that fail.
 
-`world.py` says when. The rule: a trouble happens from outside; nothing inside of a process knows that it comes.
+`world.py` decides when. A trouble comes from outside; nothing inside a process anticipates it.
 """
 
 from typing import TYPE_CHECKING
@@ -76,13 +76,13 @@ def _freeze(world: "World", process: Process, seconds: float) -> None:
 
 
 def _replace(world: "World", worker: "Worker") -> None:
-    """The drained process has ended, or is killed as a supervisor would."""
+    """Wait until the drained process has ended, or kill it as a supervisor would."""
     if not worker.is_dead and worker in world.workers:
         world.kill(worker)
 
 
 def _fail_over(world: "World", who: int) -> None:
-    """The primary is lost; what the replica had not yet is gone, and all connections break."""
+    """Lose the primary: what the replica did not have yet is lost, and all connections break."""
     replica, world.replica = world.replica, None
     if replica is None:
         return
@@ -97,7 +97,7 @@ def _fail_over(world: "World", who: int) -> None:
 
 
 async def _delete(world: "World") -> None:
-    """A person deletes the chat; what comes after makes it anew, or finds it gone."""
+    """Delete the chat as a user does; later commands create it again, or find it deleted."""
     nonce = world.new_nonce()
     while True:
         try:
@@ -111,7 +111,7 @@ async def _delete(world: "World") -> None:
 
 
 def deploy(world: "World", process: Process, *, is_newer: bool) -> None:
-    """From now on a process of the other version runs in its place."""
+    """Replace a process by one of the other version."""
     place = place_of(process)
     if is_newer != (place in world.newer):
         world.newer ^= {place}
@@ -119,5 +119,5 @@ def deploy(world: "World", process: Process, *, is_newer: bool) -> None:
 
 
 def place_of(process: Process) -> str:
-    """The same for a process and for those that are started in its stead."""
+    """Return the place, which is the same for a process and for its replacements."""
     return process.name.partition("-")[0]

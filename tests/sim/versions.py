@@ -1,9 +1,9 @@
 """Processes of two versions on one store, as there are during a deploy and when one is taken back.
 
 The code under test is of one version. A newer process is therefore simulated by its connection to the store, which
-marks written data with the next version and removes the mark from read data. To an older process such an entry comes as
-it would read it: with what it does not know left out. It knows no schedule; `world.py` says who is newer. The rule: an
-entry loses nothing but for those who must refuse it, so a loss that is seen was not refused.
+marks written data with the next version and removes the mark from read data. An older process receives such an entry as
+it would read it: without the parts that it does not know. `world.py` decides which processes are newer. An entry loses
+parts only for processes that must refuse it, so a visible loss means that the entry was not refused.
 """
 
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ NEWER = FORMAT_VERSION + 1
 
 
 def understood(entry: RawEntry) -> RawEntry:
-    """Returns the data as a process of the version that wrote it reads it."""
+    """Return the data as a process of the version that wrote it reads it."""
     return replace(entry, version=FORMAT_VERSION) if entry.version == NEWER else entry
 
 

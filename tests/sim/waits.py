@@ -1,8 +1,8 @@
 """anyio's waits for the code under test, as light as a loop without sockets and threads can have them.
 
-`clock.py` puts them in anyio's place while a simulation is installed. Task groups and cancel scopes stay anyio's own,
-with its rules of cancellation; what is left out are the frames around them, and the words of a cancellation's reason.
-A task waits at the same places, and is woken and cancelled in the same order, as with anyio.
+`clock.py` puts them in anyio's place while a simulation is installed. Task groups and cancel scopes are anyio's own,
+with its rules of cancellation; the frames around them, and the text of a cancellation's reason, are left out. A task
+waits at the same places, and is woken and cancelled in the same order, as with anyio.
 """
 
 import asyncio
@@ -88,12 +88,12 @@ class Scope(CancelScope):
 
 
 def move_on_after(seconds: float | None, shield: bool = False) -> CancelScope:
-    """As `anyio.move_on_after`."""
+    """Works like `anyio.move_on_after`."""
     return Scope(_NEVER if seconds is None else _loop().now + seconds, shield)
 
 
 class FailAfter(Scope):
-    """As `anyio.fail_after`."""
+    """Works like `anyio.fail_after`."""
 
     __slots__ = ()
 
@@ -116,7 +116,8 @@ def cancel(scope: CancelScope, reason: str | None = None) -> None:
             scope._timeout_handle.cancel()
             scope._timeout_handle = None
         scope._cancel_called = True
-        scope._cancel_reason = "Cancelled via cancel scope of a schedule"  # the text by which anyio knows its own
+        # the text by which anyio recognizes its own cancellations
+        scope._cancel_reason = "Cancelled via cancel scope of a schedule"
         if scope._host_task is not None:
             scope._deliver_cancellation(scope)
 
@@ -153,7 +154,7 @@ class Event:
 
 
 class _Done:
-    """Awaited without a turn of the loop."""
+    """An awaitable that completes without a turn of the loop."""
 
     def __await__(self) -> Generator[None, None, None]:
         return

@@ -1,7 +1,7 @@
 """Records a call that was carried out: counts rare states, and adds a line to the history.
 
-Called by `store.py` through the world, at the moment of the step. It changes nothing. The rule: a history has a line
-for every call that was answered by something, and none for those that found nothing to do.
+`store.py` calls it through the world, at the moment of the step. It changes nothing. A history has a line for every
+call with a result, and none for calls that found nothing to do.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ __all__ = ["saw"]
 def saw(
     world: "World", process: Process, call: str, what: str, told: str, trouble: Exception | None, value: object
 ) -> None:
-    """A call was carried out."""
+    """Record that a call was carried out."""
     answer = type(trouble).__name__ if trouble is not None else ""
     match value:
         case Appended():

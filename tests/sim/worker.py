@@ -1,7 +1,7 @@
 """A worker process of a schedule: the real host with its own connection to the store.
 
 Each start makes a new object with a new name and an empty cache, like a new process. `world.py` starts, freezes and
-kills it. The rule: nothing of a worker outlives it but what the store holds.
+kills it. Nothing of a worker survives its end except what the store holds.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 __all__ = ["Worker"]
 
 TIMINGS = LeaseTimings(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=1.2)
-"""The proportions of the product's, with fewer sweeps: they cost the most and mean the least."""
+"""In the proportions of the product's, with fewer sweeps, which cost the most and matter the least."""
 
 
 class _Cache(StateCache):
-    """Tells how often a cached state was used and how often it was of another history."""
+    """Counts how often a cached state was used and how often it belonged to another history."""
 
     def pop(self, chat_id: str, head: str) -> tuple[OwnerState, CheckpointPolicy] | None:
         had = any(name == chat_id for name, _ in self._states)
@@ -52,7 +52,7 @@ class _Cache(StateCache):
 
 
 class _Profiles(Profiles):
-    """Nothing that a schedule does changes which tools are offered, so the table is made once."""
+    """Caches the table of tools, because nothing that a schedule does changes which tools are offered."""
 
     _table: ChatTools | None = None
 
@@ -67,8 +67,8 @@ AGENT_PROFILES = _Profiles({"agent": Profile(name="agent", model=f"{AGENTS}{AGEN
 
 
 class _Host(Host):
-    """Has nothing to keep until it has had a chat, and a third of all hosts never get one: the clocks of its leases
-    start with the first. Each tick costs a schedule as much as a step of the chat."""
+    """Starts the clocks of its leases with its first chat, because a third of all hosts never get one. Each tick costs
+    a schedule as much as a step of the chat."""
 
     def __init__(self, context: WorkerContext) -> None:
         super().__init__(context, TIMINGS)
@@ -88,7 +88,7 @@ class _Host(Host):
 
 
 class _Slots(RunSlots):
-    """Tells how often a run had to wait."""
+    """Counts how often a run had to wait."""
 
     def wait(self, chat_id: str, principal_id: str, rank: Rank, within_ms: int) -> None:
         COUNTS["run waited for a slot"] += 1
@@ -96,7 +96,8 @@ class _Slots(RunSlots):
 
 
 def scarce_slots(world: "World", name: str) -> RunSlots:
-    """One slot. In a fifth of the seeds, another run of the caller has it for a while, in a third of the workers."""
+    """One slot. In a fifth of the seeds, in a third of the workers, another run of the caller holds the slot for a
+    while."""
     slots, chance = _Slots(1), random.Random(f"slots {world.plan.seed} {name}")
     if world.plan.seed % 5 == 2 and chance.random() < 1 / 3:
         slots.take("other", PERSON.id, Rank(0, 0))

@@ -1,8 +1,8 @@
 """Runs one schedule: starts the real parts, causes the failures of the plan, and waits until the world has settled.
 
 It owns the loop, the store, the workers and the web nodes, and the history of what happened. `checks.py` has the
-conditions that must hold at the end. A failure is a sentence in `failures` and ends nothing. The rule: same seed, same
-history.
+conditions that must hold at the end. A failure is a sentence in `failures` and does not end the schedule. The same seed
+gives the same history.
 """
 
 import asyncio
@@ -36,21 +36,23 @@ from threadcast_protocol.wire.events import PauseRequired
 __all__ = ["World"]
 
 SETTLE_SECONDS = 90.0
-"""Of virtual time after the last fault. Longer is stuck: nothing that is right waits half as long."""
+"""Seconds of virtual time after the last fault. A schedule that takes longer is stuck: a correct one waits less than
+half as long."""
 
 LATE_SECONDS = 4.0
-"""Three takeovers, which is what poison costs."""
+"""The three takeovers after which a command counts as poison."""
 
 POLL_SECONDS = 0.1
 
 EXPECTED_ERRORS = ("run.crash_loop", "command.poisoned")
-"""What the product says of work whose owners died three times; in bad weather an innocent one is among them."""
+"""The product's report of work whose owners died three times; among many failures, a harmless command may be
+reported."""
 TAKEN_AFTER = 0.3
-"""How long a person thinks before a decision."""
+"""Seconds that a person thinks before a decision."""
 
 
 class World:
-    """`failures` is empty when all is well. `lines` is the history, kept if `with_history`."""
+    """`failures` is empty if every check passed. `lines` is the history, kept if `with_history`."""
 
     def __init__(self, plan: Plan, *, with_history: bool = False, page_bytes: int = LOG_PAGE_BYTES) -> None:
         self.plan = plan
@@ -121,7 +123,7 @@ class World:
         return 0.0002 + drawn * 0.0008 if drawn < 0.8 else drawn * 0.02
 
     def draw(self, call: str) -> str:
-        """The fate of a call: '' or a fault."""
+        """Draw the fate of a call: '' or a fault."""
         if self.is_quiet or not self._call_total:
             return ""
         drawn = self._draws.random()
@@ -149,7 +151,7 @@ class World:
         return WALL_MS + int(self.loop.now * 1000) + self.clock_offset_ms
 
     def later(self, seconds: float, call: Callable[..., None], *args: Any) -> None:  # Any: what `call` takes
-        """Runs outside of every process, so that it happens even if a process dies or sleeps."""
+        """Run outside of every process, so that it happens even if a process dies or sleeps."""
         self.loop.later(seconds, self._outside, call, args)
 
     def background(self, coroutine: Coroutine[Any, Any, Any], process: Process | None = None) -> asyncio.Task[Any]:
@@ -164,7 +166,7 @@ class World:
         if not task.cancelled() and (trouble := task.exception()) is not None:
             self.fail(f"{getattr(task.get_coro(), '__qualname__', 'a task')} died: {trouble!r}")
 
-    # what the parts tell
+    # what the parts report
 
     def hear(self, request_id: str) -> None:
         client = self.clients.get(request_id)
@@ -172,7 +174,7 @@ class World:
             client.hear()
 
     def tell_soon(self, entry: RawEntry) -> None:
-        """Without readers, people look into the log now and then; until then the world has not settled."""
+        """Without readers, clients read the log now and then; until then the world has not settled."""
         self.untold += 1
         self.later(self.latency(), self._read_entry, entry)
 
@@ -198,7 +200,7 @@ class World:
         self.tool_runs[name, call_id] += 1
         self.note(who.name if who else "", "tool", f"{name} {call_id}", "", "began")
 
-    # processes come and go
+    # processes start and end
 
     def way_of(self, process: Process, *, has_clients: bool = False) -> Way:
         if not self.plan.mix.has_versions:
@@ -296,7 +298,8 @@ class World:
     def _be_quiet(self) -> None:
         self.is_quiet = True
         self.is_full = False
-        self.clock_offset_ms = 0  # a clock that stays behind delays every score by so much, which is not repaired
+        # a clock that stays behind delays every score by the difference, which is not repaired
+        self.clock_offset_ms = 0
         self.note("outside", "quiet", "", "", "")
         if self.plan.mix.has_versions:  # the end of a deploy; before it, perhaps no process can continue the chat
             for process in (*self.workers, *self.nodes):

@@ -1,6 +1,6 @@
 """A Cluster of real servers on loopback, made by plain commands: its nodes are killed, promoted, and their slots moved.
 
-Tests wait, with a deadline, for what the nodes report.
+Tests wait, with a deadline, for the nodes' own reports.
 """
 
 import time
@@ -22,7 +22,7 @@ NODE_TIMEOUT_MS = 1_000
 
 
 class ClusterNode(StoreServer):
-    """One server of the Cluster. `ask` returns a reply as the wire has it."""
+    """One server of the Cluster. `ask` returns a reply in the form of the wire."""
 
     def __init__(self, binary: Path, directory: Path) -> None:
         port, self._bus_port = free_ports(2)
@@ -30,7 +30,7 @@ class ClusterNode(StoreServer):
             "cluster-enabled": "yes",
             "cluster-port": self._bus_port,
             "cluster-node-timeout": NODE_TIMEOUT_MS,
-            "cluster-require-full-coverage": "no",  # then the other nodes continue after the loss of one node
+            "cluster-require-full-coverage": "no",  # then the other nodes continue if one node is lost
             "cluster-allow-replica-migration": "no",
             "repl-diskless-sync-delay": 0,  # replicas get their data at once
             "enable-debug-command": "local",
@@ -60,7 +60,7 @@ class ClusterNode(StoreServer):
         self.ask("CLUSTER", "MEET", "127.0.0.1", other.port, other._bus_port)
 
     def replicates(self, primary: "ClusterNode") -> bool:
-        """Become a replica of that node. Returns False while this node has not yet heard of it."""
+        """Make this node a replica of that node. Returns False while this node does not know the other yet."""
         with suppress(redis.ResponseError):
             self.ask("CLUSTER", "REPLICATE", primary.id)
             return True
@@ -72,7 +72,8 @@ class ClusterNode(StoreServer):
 
     @property
     def role(self) -> str:
-        """`master`; `slave` in step with its primary, `joining` before that; "" while the node does not answer."""
+        """Return `master`; `slave` if in step with its primary, `joining` before that; "" while the node does not
+        answer."""
         with suppress(redis.RedisError):
             said = self.ask("ROLE")
             if said[0] == b"master":
@@ -111,12 +112,12 @@ class Nodes:
         raise AssertionError(f"no node serves {key!r}")
 
     def wait_until_ok(self) -> None:
-        """Wait until every node that lives reports that the Cluster is well."""
+        """Wait until every running node reports that the Cluster is well."""
         living = [node for node in self.all if node.process.is_alive]
         wait_until(lambda: all(node.facts().get("cluster_state") == "ok" for node in living), "the Cluster is well")
 
     def move_slot(self, key: bytes, source: ClusterNode, target: ClusterNode) -> int:
-        """Move one slot to another node, key by key as operators' tools do, and as slowly as if it held much.
+        """Move one slot to another node, key by key as operators' tools do, and as slowly as if it held much data.
 
         Returns how many keys the slot had.
         """

@@ -33,7 +33,7 @@ class Fleet:
 
         Args:
             stack: Ends each process.
-            store_url: The REDIS_URL of all processes.
+            The REDIS_URL of all processes.
             directory: Where logs and the data directory lie.
             options: The end of each command line, such as `--config FILE`.
             limits: Settings such as {"DRAIN_SECONDS": "0.5"} for all processes; other limits keep their defaults.

@@ -127,7 +127,7 @@ class Watcher:
 
 
 class TimedWatcher(Watcher):
-    """A reader that also measures the gap which a change of owner leaves.
+    """A reader that also measures the gap caused by a change of owner.
 
     `came` has an epoch, a type and the time by the monotonic clock for each frame. `deltas_after_handover` counts the
     deltas of later owners than the first.

@@ -1,4 +1,4 @@
-"""Callers of a server that has tokens: the tables of its configuration, and the header of each caller."""
+"""The callers of a server that has tokens: the tables of its configuration, and the header of each caller."""
 
 import hashlib
 

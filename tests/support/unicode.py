@@ -1,4 +1,4 @@
-"""All of Unicode: every scalar value but NUL, in texts that a message may have."""
+"""All of Unicode: every scalar value except NUL, in texts that a message may have."""
 
 __all__ = ["UNICODE_TEXTS"]
 

@@ -5,8 +5,9 @@
 A recording begins with the first function that sees `POST /v1/chats/{id}/commands` and ends when the first delta of the
 answer is written to a stream. FILE receives one line of JSON per message: `calls`, every call of a function of ours in
 order, each as `path: function`; and `way`, the functions that hand the message on, themselves or through a function
-that they call, each once, in the order of their first call. `HANDS_ON` names where a message is handed on. Helpers that
-only return a value are in `calls` alone. Nested functions and comprehensions belong to the function around them.
+that they call, each once, in the order of their first call. `HANDS_ON` names the functions that hand a message on.
+Helpers that only return a value are in `calls` alone. Nested functions and comprehensions belong to the function around
+them.
 """
 
 import json
@@ -35,7 +36,7 @@ BESIDE = {
 
 
 class Recorder:
-    """A profile function: the interpreter calls it at each call, and when a coroutine goes on."""
+    """A profile function: the interpreter calls it at each call, and when a coroutine resumes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -77,14 +78,14 @@ class Recorder:
 
 
 def _name_of(code: CodeType) -> str:
-    """`path: function`; '' for what is not ours or belongs to the function around it."""
+    """Return `path: function`; '' for a function that is not ours or belongs to the function around it."""
     path = code.co_filename.removeprefix(f"{ROOT}/")
     is_ours = path.startswith(PACKAGES) and not code.co_name.startswith("<") and "<locals>" not in code.co_qualname
     return f"{path}: {code.co_qualname}" if is_ours else ""
 
 
 def _goes_on(frame: FrameType) -> bool:
-    """Whether this is a coroutine or generator that goes on after an await or a yield."""
+    """Return whether this is a coroutine or generator that resumes after an await or a yield."""
     return frame.f_lineno != frame.f_code.co_firstlineno
 
 

@@ -16,11 +16,11 @@ ESSAY_WORDS = 60
 
 ECHO = "demo/echo?rate=0"
 ESSAY = f"demo/essay?words={ESSAY_WORDS}&rate=60"
-"""A second of writing: long enough to be struck in the middle."""
+"""A second of writing: long enough for a fault in its middle."""
 
 TOOLS = "demo/tools?rate=0"
 FILE_NAME = "noise.bin"
-"""The demo models are told that it is left out, and answer the words beside it."""
+"""The demo models are told that the file is left out, and answer the words beside it."""
 
 OFFERED = ("count_once", "count_safe", "count_asked")
 

@@ -24,7 +24,7 @@ from threadcast_protocol.wire.messages import FilePart
 __all__ = ["Archive", "read_tool_runs"]
 
 AT_ONCE = 20
-"""Chats that are read at a time: some MB of log."""
+"""Chats that are read together: some MB of log."""
 
 TRIES = 5
 """Attempts to read a batch, each of 4 s at most: the machine is shared with hundreds of clients."""
@@ -34,8 +34,8 @@ PULL_SECONDS = 3.0
 
 
 class Archive:
-    """All entries of all chats, as far as they were read. `plain` is another connection to the same store, for commands
-    that no port of the product offers."""
+    """All entries of all chats that were read. `plain` is another connection to the same store, for commands that no
+    port of the product offers."""
 
     def __init__(self, store: RedisStore, plain: Redis, mishaps: list[Mishap]) -> None:
         self.store = store
@@ -44,7 +44,7 @@ class Archive:
         self._mishaps = mishaps
 
     async def watch(self, chat_ids: Sequence[str]) -> None:
-        """Read these logs again and again until cancelled. A store that is away trims nothing."""
+        """Read these logs again and again until cancelled. While the store is unreachable, it trims nothing."""
         while True:
             for chat_id in chat_ids:
                 try:
@@ -54,7 +54,7 @@ class Archive:
             await asyncio.sleep(PULL_SECONDS)
 
     async def pull(self, chat_id: str) -> None:
-        """Add what is new. Raises Unavailable."""
+        """Add the new entries. Raises Unavailable."""
         held = self.entries.setdefault(chat_id, [])
         read = await self.store.read_log(chat_id)
         if not held:

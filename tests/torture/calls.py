@@ -1,11 +1,11 @@
-"""The laws of calls that a client or a sub-chat carries out (PROTOCOL §12). Pure.
+"""The rules for calls that a client or a sub-chat carries out (PROTOCOL §12). Pure.
 
     a call has one result: the words of the one answer that was accepted, or why there was none
     a claim keeps other editors away until it lapses
     a sub-chat begins once, ends once, rests in the end, and its last answer is the result of the call that waited
     one whose beginning was given up as poison never begins, and the call that waited fails
 
-Read from the logs of parent and child, and from what editors posted. `verdict.py` asks.
+It reads the logs of parent and child, and what editors posted. `verdict.py` asks.
 """
 
 from collections import Counter, defaultdict
@@ -42,8 +42,8 @@ _results = msgspec.json.Decoder(_Result)
 
 
 def wrong_client_calls(reading: Reading, commands: Iterable[Asked]) -> Iterator[Wrong]:
-    """Return the broken laws of the client tools of one chat. A model may use a call's id again whose message was
-    removed, so results are counted."""
+    """Return the broken rules of the client tools of one chat. A model may reuse a call's id after the call's message
+    was removed, so results are counted."""
     accepted: dict[str, Counter[str]] = defaultdict(Counter)
     for asked in commands:
         if asked.type == "ide_tool_result" and reading.acks.get(asked.request_id, [])[-1:] == [True]:
@@ -74,7 +74,7 @@ def _wrong_claims(reading: Reading) -> Iterator[Wrong]:
 
 
 def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterator[Wrong]:
-    """Return the broken laws of the sub-chats that this chat's tools began."""
+    """Return the broken rules of the sub-chats that this chat's tools began."""
     for child_id in reading.children:
         child = readings.get(child_id)
         if child is None:
@@ -87,7 +87,7 @@ def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterato
         if prompts != (0 if is_given_up else 1):
             yield Wrong("child", child_id, f"it was begun {prompts} times")
         ends = reading.ended.get(child_id, [])
-        if not ends:  # its call was answered without it: an abort, which is not wanted to be told of
+        if not ends:  # the call ended without the sub-chat: an abort, whose caller wants no report
             if (answer := reading.answers.get(child_id)) is None or not answer.has_failed:
                 yield Wrong("child", child_id, "its call has a result, and its parent was never told how it ended")
             elif f"stop:{child_id}" not in child.accepted:

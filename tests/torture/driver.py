@@ -1,8 +1,8 @@
-"""A chat's own client: posts its commands, watches its stream, and keeps each command until it has seen it.
+"""A chat's own client: posts its commands, watches its stream, and keeps each command until the stream has shown it.
 
-As PROTOCOL §15 asks of a client, it holds each command until the command's id shows in the stream, and posts it again
-after every reconnect. It also answers the chat's questions to people. A driver with the product's own Python client is
-in `real_client.py`.
+As PROTOCOL §15 requires, it holds each command until the command's id appears in the stream, and posts it again after
+every reconnect. It also answers the chat's questions to people. A driver with the product's own Python client is in
+`real_client.py`.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from threadcast_protocol.wire.events import Ack, Event, IdeToolRequired, PauseRe
 __all__ = ["Driver", "Pace", "Seen"]
 
 KEPT_MAX = 3
-"""Maximum commands on their way at a time: some wait in the queue, and the queue never fills up (100)."""
+"""Maximum commands under way at a time: some wait in the queue, and the queue never fills up (100)."""
 
 REPOST_SECONDS = 8.0
-"""A command not seen for so long is posted again even if the stream never broke: a relay's own position check may take
-20 s, and a client that knows nothing of relays would lose patience too."""
+"""Seconds after which an unseen command is posted again even if the stream never broke: a relay's own position check
+may take 20 s, and a client does not know about relays."""
 
 FOLLOWED_MAX = 3
-"""Maximum sub-chats of one chat that get a reader of their own."""
+"""Maximum sub-chats of one chat that have a separate reader."""
 
 REDECIDE_SECONDS = 5.0
 """Seconds after which a question that is still open is answered again."""
@@ -86,7 +86,7 @@ def _is_refused(asked: Asked) -> bool:
 
 
 class Driver:
-    """One chat. `run` posts until the pace has ended, and cares for what it posted until everything is `settled`."""
+    """One chat. `run` posts until the pace has ended, and posts again what it posted until everything is `settled`."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class Driver:
             self._follow(event.subchat_id)
 
     def _follow(self, child_id: str) -> None:
-        """Watch a sub-chat too, from now on."""
+        """Watch a sub-chat as well, from now on."""
         if self._tasks is None or any(child_id in reader.folds for reader in self.followers):
             return
         name = f"follower of {child_id}"
@@ -198,7 +198,7 @@ class Driver:
                 if not self.seen.kept:
                     continue
             for asked in self.seen.kept:
-                if asked.answers and not asked.is_seen:  # a command without an answer is on its way all the time
+                if asked.answers and not asked.is_seen:  # a command without an answer is always under way
                     self._counts["posted again since it was not seen"] += 1
                     await self._poster.post(asked)
 

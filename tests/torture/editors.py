@@ -1,8 +1,8 @@
 """Editors beside a chat: they carry client tools out, claim them and die, all answer at once, or do not answer.
 
 Two editors watch through the chat's driver, which shows them every state. Chance decides what an editor does about a
-call. A call that still waits after a while is offered again, so that a living editor follows a dead one. `calls.py`
-reads in the log which of them was right.
+call. A call that still waits after a while is offered again, so that a running editor takes over from a dead one.
+`calls.py` reads in the log which editor was right.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ WAYS = {"answers": 30, "claims and answers": 25, "claims and dies": 15, "both cl
 
 
 class Editors:
-    """`ask` is given each command before it goes out, so that its driver keeps it until it is seen."""
+    """`ask` receives each command before it is sent, so that its driver keeps it until it is seen."""
 
     def __init__(
         self,

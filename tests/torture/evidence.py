@@ -22,9 +22,9 @@ InboxId: TypeAlias = tuple[int, int]
 class Asked(msgspec.Struct, kw_only=True):
     """One command, and the answers to all its posts.
 
-    `answers` are the statuses of HTTP answers in their order. `is_seen`: its id came by in the poster's own stream.
-    `was_cancelled`: a DELETE said that it took this one back. `lost_at`: when (on the loop's clock) an answer to it was
-        last lost or said that the outcome is unknown; minus infinity: never.
+    `answers` are the statuses of HTTP answers in their order. `is_seen`: its id appeared in the poster's own stream.
+    `was_cancelled`: a DELETE answered that it took this command back. `lost_at`: when (on the loop's clock) an answer
+    to it was last lost or said that the outcome is unknown; minus infinity: never.
     """
 
     chat_id: str
@@ -39,20 +39,20 @@ class Asked(msgspec.Struct, kw_only=True):
 
     @property
     def kept_count(self) -> int:
-        """Count the answers that say that the server stored the command now; there must be at most one."""
+        """Return the number of answers which say that the server stored the command now; there must be at most one."""
         return sum(answer in ("accepted", "applied", "aborted") for answer in self.answers)
 
     @property
     def is_accepted(self) -> bool:
-        """A duplicate's first post was accepted, though its answer was lost; `seen` is what a driver writes that got no
-        answer and found the command in its stream."""
+        """Return whether the command was accepted: the first post of a duplicate was, though its answer was lost; a
+        driver that got no answer records `seen` when it finds the command in its stream."""
         return self.kept_count > 0 or "duplicate" in self.answers or "seen" in self.answers
 
 
 class ChatEvidence(msgspec.Struct, kw_only=True):
-    """One chat at the end. `entries` are all that its log ever held, oldest first, private facts included.
+    """One chat at the end. `entries` are all entries that its log ever held, oldest first, private facts included.
 
-    `loaded` is what an owner would read now; `http_snapshot` the answer of GET /v1/chats/{id}. `accepted` has the order
+    `loaded` is what an owner would load now; `http_snapshot` the answer of GET /v1/chats/{id}. `accepted` has the order
     of acceptance: the inbox id of each request id that the store still remembers.
     """
 
@@ -83,8 +83,8 @@ class ReaderEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRun(msgspec.Struct, frozen=True):
-    """A line of `tools_app.py`. A model may use the id of a call again whose message was removed, so the run (which a
-    takeover keeps) belongs to a call's name."""
+    """A line of `tools_app.py`. A model may reuse the id of a call whose message was removed, so a call is identified
+    by its run (which a takeover keeps) and its name."""
 
     kind: str
     chat_id: str
@@ -93,8 +93,8 @@ class ToolRun(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, kw_only=True):
-    """`blobs` are bytes that HTTP gave, by `chat/hash`; what was not to be had is not there. `buried` are
-    commands of earlier lives of a chat, `brought` request ids of messages that an import brought into this one."""
+    """`blobs` are the bytes that HTTP returned, by `chat/hash`, without blobs that could not be fetched. `buried` are
+    commands of earlier lives of a chat, `brought` request ids of messages that an import added to the present life."""
 
     chats: list[ChatEvidence]
     commands: list[Asked]

@@ -46,11 +46,11 @@ KINDS: dict[str, Kind] = {
 # Faults that restart a process are rare: a start costs more CPU than a hundred commands.
 
 CLIENTS_ONE_IN = 8
-"""Connections of clients that a cut, a reset or a half-open line strikes: hundreds of them come back at once even so.
-A process has a handful to the store, which are struck together."""
+"""Connections of clients that a cut, a reset or a half-open connection affects: hundreds of them reconnect at once even
+so. A process has a handful of connections to the store, which are all affected."""
 
 CLIENT_SHARE = 0.35
-"""Of network faults, those between clients and webs; the others lie between processes and the store."""
+"""The share of network faults between clients and web processes; the others are between processes and the store."""
 
 
 class Fault(NamedTuple):
@@ -65,7 +65,7 @@ class Fault(NamedTuple):
 
 
 def draw_schedule(seed: str, seconds: float, per_second: float, kinds: Sequence[str] = ()) -> list[Fault]:
-    """Faults in the order of their times. `kinds`: only these."""
+    """Return faults in the order of their times. `kinds`: only these."""
     rng = random.Random(f"{seed} faults")
     names = [name for name in KINDS if not kinds or name in kinds]
     weights = [KINDS[name].weight for name in names]
@@ -73,7 +73,7 @@ def draw_schedule(seed: str, seconds: float, per_second: float, kinds: Sequence[
     while (at := (times[-1] if times else 0.0) + rng.expovariate(per_second)) < seconds:
         times.append(at)
     drawn = rng.choices(names, weights, k=len(times))
-    if len(drawn) >= 2 * len(names):  # a run that is long enough meets each kind, also the rare ones
+    if len(drawn) >= 2 * len(names):  # a run that is long enough draws each kind, even rare ones
         for place, name in zip(rng.sample(range(len(drawn)), len(names)), names, strict=True):
             drawn[place] = name
     return [
@@ -93,7 +93,8 @@ class Injector:
         self._busy: set[str] = set()
 
     async def run(self, schedule: Sequence[Fault], seconds: float) -> None:
-        """Carry the whole schedule out; after `seconds` every line is repaired, and then every process runs again."""
+        """Carry the whole schedule out; after `seconds` every connection is repaired, and then every process runs
+        again."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:

@@ -26,7 +26,7 @@ HISTORY_EVERY = 25
 
 
 class Mistake(Exception):
-    """A frame that must not come; `kind` is a violation's, `chat_id` whose frame it is, where that is known."""
+    """A frame that must not occur; `kind` is the kind of violation, and `chat_id` the frame's chat, if known."""
 
     def __init__(self, kind: str, words: str, chat_id: str = "") -> None:
         super().__init__(words)
@@ -53,7 +53,7 @@ def read_head(data: bytes) -> FrameHead:
 
 class ChatFold:
     """`state` is None before the first snapshot and after a mistake. `must_begin_anew`: the position that was sent is
-    forged, so that the next frame of this chat has to be a snapshot."""
+    forged, so that the next frame of this chat must be a snapshot."""
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id

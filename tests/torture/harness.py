@@ -1,9 +1,10 @@
 """The processes under torture: a store, web and worker processes, and a proxy on every line between them.
 
-Each process can be killed, stopped and continued, asked to end, and started again; a proxy in front keeps its address
-(for the store and the webs) and behind keeps its faults (from each process to the store). `faults.py` decides when.
-Only processes that were started here are touched, and all of them end with the block. These members do not use the
-fleet of `tests/support`, because a start or a kill of the store must not block the event loop that drives all clients.
+Each process can be killed, stopped and continued, ended, and started again; the proxy in front of it keeps its address
+(for the store and the web processes), and the proxy behind it keeps its faults (from each process to the store).
+`faults.py` decides when. Only processes that were started here are touched, and all of them end with the block. These
+members do not use the fleet of `tests/support`, because a start or a kill of the store must not block the event loop
+that drives all clients.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ from threadcast.store.embedded.server_process import ServerProcess, find_binary,
 __all__ = ["Harness", "Member", "StoreMember", "open_harness", "store_binary"]
 
 PERSISTENCE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
-"""The store must lose no answered write by kill -9, else a loss of ours could not be told from a loss of the
-store's."""
+"""The store must lose no answered write by kill -9; otherwise a loss of ours could not be distinguished from a loss of
+the store's."""
 
 START_TRIES = 20
 """Maximum starts of a process. A process that finds no store ends; faults last for seconds, so one of these starts
@@ -33,8 +34,8 @@ FILES_WANTED = 16_384
 """Open files of this process. Each stream takes one socket of its reader, and two of the proxy."""
 
 CALM_TRIES = 50
-"""Maximum checks, in five seconds, for a working line to the store before a start: a start in vain costs a second of
-CPU."""
+"""Maximum checks, in five seconds, for a working connection to the store before a start: a failed start costs a second
+of CPU."""
 
 DRAIN_SECONDS = 10.0
 """Seconds from SIGTERM until a process is killed: twice `limits.drain_seconds`."""
@@ -67,7 +68,8 @@ streams_per_principal = 5000
 
 
 def store_binary(kind: str) -> Path:
-    """`valkey`: the embedded server; `redis7`: the one on the PATH. Raises LookupError when it is not there."""
+    """`valkey`: the embedded server; `redis7`: the one on the PATH. Raises LookupError when the server is not
+    installed."""
     if kind == "valkey":
         return find_binary()
     found = shutil.which("redis-server")
@@ -101,7 +103,7 @@ class StoreMember:
     async def kill(self) -> None:
         self.is_up = False
         self.server.signal(signal.SIGKILL)
-        while self.server.is_alive:  # the next one must not start before its lock is free
+        while self.server.is_alive:  # the next store must not start before the lock is free
             await asyncio.sleep(0.005)
 
     def stop(self) -> None:
@@ -137,7 +139,7 @@ class Member:
         return self._harness.directory / "logs" / f"{self.name}.log"
 
     async def start(self) -> None:
-        """Raises RuntimeError when it cannot be brought up at all."""
+        """Raises RuntimeError when the process cannot be started at all."""
         for _ in range(START_TRIES):
             for _ in range(CALM_TRIES):
                 if not self.to_store.is_troubled and self._harness.store.is_up:
@@ -206,7 +208,7 @@ class Member:
         await asyncio.to_thread(self._process.close)
 
     def has_died(self) -> bool:
-        """Return whether the process ended unasked."""
+        """Return whether the process ended without being told to."""
         return self.is_up and self._process is not None and not Path(f"/proc/{self._process.pid}/cmdline").exists()
 
     def close(self) -> None:
@@ -237,7 +239,7 @@ class Harness:
 
     @property
     def web_ports(self) -> list[int]:
-        """The ports where clients find the web processes, also after restarts."""
+        """Return the ports where clients find the web processes, also after restarts."""
         return [web.to_me.port for web in self.webs if web.to_me is not None]
 
 

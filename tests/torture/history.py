@@ -39,7 +39,7 @@ NOTE_KEY = "note"
 """The key of the thread's metadata in which a `set_params` leaves its request id."""
 
 DEATHS_OF_POISON = 3
-"""After so many takeovers in a row without progress, the first command is given up (PROTOCOL §18)."""
+"""After this many takeovers in a row without progress, the first command is given up (PROTOCOL §18)."""
 
 
 class Result(NamedTuple):
@@ -50,21 +50,21 @@ class Result(NamedTuple):
     text: str
     has_failed: bool
     was_asked: bool = False
-    """Whether a client had been asked for the call; an interrupted call fails without it."""
+    """Whether a client had been asked for the call; an interrupted call that no client was asked for fails."""
 
 
 class Reading(msgspec.Struct, kw_only=True):
-    """What a log says. By request id: `said` are the messages that a command became, `acks` what it was answered,
-    `runs` how many runs it began, `notes` how often its parameters were set, `files` the hash of a blob it brought.
-    `given_up` are request ids refused as poison, `taken_up` and `spoken` all by their first ack and their first user
-    message. `deaths` counts takeovers since the chat last got further. `wrong` are sentences about what cannot be, each
-    with its kind.
+    """The content of a log. By request id: `said` are the messages that a command became, `acks` its acks, `runs` the
+    number of runs it began, `notes` how often its parameters were set, `files` the hash of the blob in it. `given_up`
+    are request ids refused as poison, `taken_up` all request ids by their first ack, and `spoken` by their first user
+    message. `deaths` counts takeovers since the chat last made progress. `wrong` are sentences about impossible
+    contents, each with its kind.
 
-    Of tools: `results` are all tool messages by id, `done_calls` calls of our counting tools that gave a result,
-    `required` says how often a client was asked for a call, `asked_calls` are these calls of the newest message that
-    names their id (a model may use an id again), and `claims` say who claimed it and until when, with ("", 0)
-    wherever it was asked for. Of sub-chats: `children` are their calls by chat id, `answers` the results of these
-    calls, `ended` what the parent was told of their ends, as (outcome, text)."""
+    For tools: `results` are all tool messages by id, `done_calls` the calls of our counting tools that gave a result,
+    `required` the number of times a client was asked for a call, `asked_calls` the calls of the newest message that
+    names their id (a model may reuse an id), and `claims` their claimants with the end of each claim, with ("", 0)
+    wherever the call was requested. For sub-chats: `children` are their calls by chat id, `answers` the results of
+    these calls, `ended` their ends as reported to the parent, as (outcome, text)."""
 
     chat_id: str
     accepted: dict[str, InboxId] = {}
@@ -98,7 +98,7 @@ class Reading(msgspec.Struct, kw_only=True):
 
 
 def read_history(chat: ChatEvidence) -> Reading:
-    """The content of this log, and its broken promises."""
+    """Read the content of this log, and its broken promises."""
     reading = Reading(chat_id=chat.chat_id, accepted=chat.accepted)
     state, head = empty_state(chat.chat_id), ""
     asked: dict[str, list[Message]] = {}
@@ -116,7 +116,7 @@ def read_history(chat: ChatEvidence) -> Reading:
             state = reduce_event(state, event)
         _note_facts(reading, entry)
         state, head = msgspec.structs.replace(state, position=entry.position), entry.head
-        # Readers get a snapshot in place of another branch: what they hold of the tree does not reach that far.
+        # Readers get a snapshot in place of another branch: their part of the tree does not reach that far.
         is_new = halfway is not None and any(isinstance(event, BranchSelected) for event in events)
         if number == len(chat.entries) // 2 or is_new:
             halfway = state_from_snapshot(chat.chat_id, snapshot_of(state), state.position)
@@ -205,7 +205,7 @@ def _note_result(reading: Reading, message: Message, call_id: str) -> None:
     name = reading.tool_names.get(call_id, "")
     was_asked = call_id in reading.asked_calls
     result = Result(call_id, name, text_of(message.content), bool(message.tool_failed), was_asked)
-    if message.message_id not in reading.results:  # it may come back to the path when what stood beside it goes
+    if message.message_id not in reading.results:  # the message may return to the path when its sibling is removed
         reading.results[message.message_id] = result
         waiting = [key for key, by in reading.children.items() if by == call_id and key not in reading.answers]
         reading.answers.update(dict.fromkeys(waiting, result))

@@ -1,7 +1,7 @@
-"""Chats that are deleted while they run, and made again under the same id by an import.
+"""Chats that are deleted while they run, and created again under the same id by an import.
 
 A life begins with a command or an import, receives some messages, is perhaps exported, and is deleted while answers and
-sub-chats still run. No request may find a dead chat, and nothing of an earlier life may appear in a later one. A
+sub-chats still run. No request may reach a deleted chat, and nothing of an earlier life may appear in a later one. A
 request whose answer was lost may still arrive for a while, so a new life waits for it; the promises concern answered
 requests. `verdict.py` judges the last life as it judges every chat.
 """
@@ -27,7 +27,7 @@ from threadcast_protocol.wire.thread import ThreadChanges
 __all__ = ["Mortal"]
 
 KINDS: tuple[ChatKind, ...] = ("talk", "family", "essay", "family")
-"""Families are there twice, because only they have sub-chats that a delete must find elsewhere. Their tools run in
+"""Family chats are listed twice, because only they have sub-chats that a delete must find elsewhere. Their tools run in
 sub-chats; a tool that asks people would wait for ever, since these chats have no people."""
 
 LIFE_SECONDS = (1.5, 6.0)
@@ -44,16 +44,16 @@ LATE_SECONDS = 12.0
 and tries a store that does not answer for 4 s more."""
 
 ORPHAN_SECONDS = 30.0
-"""How long a sub-chat may outlive its parent. It waits for a worker, and workers stand still for up to 6.5 s: four
-takeovers in a row may meet one that does."""
+"""Maximum seconds for which a sub-chat may outlive its parent. The sub-chat waits for a worker, and workers are stopped
+for up to 6.5 s: four takeovers in a row may each meet a stopped one."""
 
 ANSWER_SECONDS = 12.0
 """Seconds for one answer; an import waits up to 10 s for its effect."""
 
 
 class Mortal:
-    """One chat id and its lives. `seen` is the present life's; `buried` are the commands of all earlier ones, and
-    `brought` the request ids whose messages an import has brought into the present one."""
+    """One chat id and its lives. `seen` belongs to the present life; `buried` are the commands of all earlier ones, and
+    `brought` the request ids whose messages an import has added to the present one."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Mortal:
         await self._poster.post(first)
 
     async def _live(self, saying: asyncio.TaskGroup) -> None:
-        """Post some messages, and go on before they are all answered."""
+        """Post some messages, and return before they are all answered."""
         self._posts = []
         for _ in range(self._random.randint(*SAID_PER_LIFE)):
             if not await self._pace.wait():
@@ -189,7 +189,8 @@ class Mortal:
             await self._post_again(self._random.choice(accepted), "duplicate")
 
     async def _import(self, body: bytes) -> str:
-        """Until it is kept: imported, accepted, or skipped since one before it was kept, whose answer was lost."""
+        """Import the chat until it is stored: imported, accepted, or skipped since an earlier import, whose answer was
+        lost, stored it."""
         was_lost = False
         while True:
             lost_before = self._lost_at
@@ -218,7 +219,7 @@ class Mortal:
         chat = ChatExport(chat_id=self.chat_id, thread=thread, leaf_id=says.message_id, messages=[asks, says])
         return b"".join(export_lines(chat))
 
-    # What must be so.
+    # The checks that must hold.
 
     async def _look_at_the_dead(self, path: str) -> None:
         answer = await self._ask("GET", path)
@@ -226,7 +227,8 @@ class Mortal:
             self._wrong("revived", f"after its end GET {path} is answered {answer.status} {answer.body[:200]!r}")
 
     async def _look_until_dead(self, path: str) -> None:
-        """A sub-chat that begins while its parent is deleted is deleted by the worker that takes it up."""
+        """Check until all sub-chats are gone: a sub-chat that begins while its parent is deleted is deleted by the
+        worker that takes it up."""
         until = asyncio.get_running_loop().time() + ORPHAN_SECONDS
         while (answer := await self._ask("GET", path)).status != 404:
             if asyncio.get_running_loop().time() > until:
@@ -254,7 +256,7 @@ class Mortal:
     # Asking.
 
     async def _ask(self, method: str, path: str, body: bytes = b"") -> Answer:
-        """Until it is answered for good."""
+        """Make a request until it has a final answer."""
         while True:
             port = self._random.choice(self._ports)
             try:

@@ -1,8 +1,8 @@
 """The law of order: commands of a chat are taken up in the order of their acceptance (DESIGN §4.5, PROTOCOL §9).
 
-The store tells the order of acceptance: `post` keeps the inbox id beside the request id in the memory of ids, which no
-actor writes. The log tells when a command is taken up: its first ack. Messages in the queue are carried out in order,
-except those with priority and those that interrupt. Commands that the store has forgotten are skipped.
+The store records the order of acceptance: `post` keeps the inbox id beside the request id in the memory of ids, which
+no actor writes. The log shows when a command is taken up: its first ack. Messages in the queue are carried out in
+order, except those with priority and those that interrupt. Commands that the store has forgotten are skipped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -45,14 +45,15 @@ KINDS: tuple[tuple[ChatKind, int], ...] = (
     ("family", 10),
     ("files", 10),
 )
-"""How many of a hundred chats have each kind. Bulk chats fill buffers and are trimmed; essays are struck in the middle
-of an answer. Editors carry calls out themselves, families let chats below them answer, files lie beside the log."""
+"""The number of chats of each kind in a hundred. Bulk chats fill buffers and are trimmed; essays are interrupted by
+faults in the middle of an answer. Editors carry calls out themselves, families let sub-chats answer, and files are
+stored beside the log."""
 
 BULK_CHARACTERS = 16_000
-"""Four times in an answer's events: 64 kB, a quarter of a subscriber's buffer (DESIGN §5)."""
+"""Occurs four times in an answer's events: 64 kB, a quarter of a subscriber's buffer (DESIGN §5)."""
 
 FILE_BYTES = 26_000
-"""34,668 characters in base64; a part above 32,768 lies beside the log."""
+"""34,668 characters in base64; a part above 32,768 is stored beside the log."""
 
 MODELS: dict[ChatKind, str] = {"talk": ECHO, "tools": TOOLS, "essay": ESSAY, "bulk": ECHO}
 MODELS |= {"editor": TOOLS, "family": TOOLS, "files": ECHO}
@@ -71,13 +72,13 @@ _WEIGHTS = {
     "continue_message": 1,
 }
 _ABORTS_OF_FAMILIES = 12
-"""In place of 4: what is below has to end with it."""
+"""Replaces 4: the sub-chats must end with it."""
 
 _FLAVOURS = ("plain", "two\nlines", "quotes \"' and \\", "data: x\n\nid: 7", "tiếng Việt, 日本語, 🧵", "")
 
 
 def kind_of(number: int) -> ChatKind:
-    """Of chat `number`: the mixture, spread evenly."""
+    """Return the kind of chat `number`: the mixture, spread evenly."""
     at = number * 37 % 100  # 37 and 100 have no common divisor: a hundred chats in a row have each place once
     for kind, weight in KINDS:
         if at < weight:
@@ -87,13 +88,13 @@ def kind_of(number: int) -> ChatKind:
 
 
 def first_command(chat_id: str, kind: ChatKind, request_id: str) -> Asked:
-    """Makes the chat, with its model."""
+    """Return the command that makes the chat, with its model."""
     return _asked(chat_id, request_id, "set_params", {"patch": {"model": MODELS[kind], **_note(request_id)}})
 
 
 def beginning(number: int, request_id: str) -> Asked | None:
-    """The start of some talks before their first command: they import messages that their client keeps, or branch from
-    such a talk. A branch is refused while the messages of that talk are not stored yet."""
+    """Return the requests of some talks before their first command: they import messages that their client keeps, or
+    branch from such a talk. A branch is refused while the messages of that talk are not stored yet."""
     chat_id = f"torture-{number}"
     if _is_restored(number):
         question = f"{chat_id} began elsewhere"
@@ -145,7 +146,8 @@ def next_command(chat_id: str, kind: ChatKind, request_id: str, state: ChatState
 
 
 def decision(chat_id: str, request_id: str, reason: PauseReason, rng: random.Random) -> Asked:
-    """A person's word on a paused call: mostly yes, and never to what may have run already."""
+    """Return a person's decision on a paused call: mostly an acceptance, and never for a call that may have run
+    already."""
     body: JsonObject = {
         "tool_call_id": reason.tool_call_id,
         "accepted": reason.type == "confirmation" and rng.random() < 0.8,
@@ -155,30 +157,30 @@ def decision(chat_id: str, request_id: str, reason: PauseReason, rng: random.Ran
 
 
 def edit(chat_id: str, request_id: str, target: str) -> Asked:
-    """Other words for a command that perhaps still waits."""
+    """Return an edit of a command that may still wait."""
     body: JsonObject = {"target_request_id": target, "content": f"{request_id} for {target}"}
     return _asked(chat_id, request_id, "edit_queued", body)
 
 
 def file_of(request_id: str) -> bytes:
-    """The bytes that a message of a files chat brings: its own, and above 32 kB in base64, so that they become a blob
-    (PROTOCOL §10). They are no text in any encoding that a model would be read."""
+    """Return the bytes that a message of a files chat attaches: unique, and above 32 kB in base64, so that they become
+    a blob (PROTOCOL §10). They are not text in any encoding, so no model would receive them as text."""
     return b"\0" + hashlib.shake_256(request_id.encode()).digest(FILE_BYTES)
 
 
 def claim(chat_id: str, request_id: str, tool_call_id: str, claimer: str) -> Asked:
-    """An editor wants to carry a client tool out."""
+    """Return an editor's claim of a client tool."""
     return _asked(chat_id, request_id, "ide_tool_claim", {"tool_call_id": tool_call_id, "claimer": claimer})
 
 
 def ide_result(chat_id: str, request_id: str, tool_call_id: str, *, has_failed: bool) -> Asked:
-    """An editor's answer, of words that no other has."""
+    """Return an editor's answer, with words that no other answer has."""
     body: JsonObject = {"tool_call_id": tool_call_id, "content": f"done by {request_id}", "tool_failed": has_failed}
     return _asked(chat_id, request_id, "ide_tool_result", body)
 
 
 def _beside_the_path(state: ChatState) -> list[str]:
-    """Messages beside those of the path, as a client knows them."""
+    """Return the messages outside the path that a client knows."""
     return [other for key in state.path for other in state.nodes[key].sibling_ids if other not in state.path]
 
 

@@ -1,8 +1,8 @@
-"""Posting as a distrustful client does: a command is posted until it is answered, and again until it is seen.
+"""Posts as a distrustful client does: a command is posted until it is answered, and again until it is seen.
 
-The same bytes go out through any web, twice at once, after the answer was lost; now and then another body goes out
-under the same id, which has to be refused. Every answer is written down in the command's `Asked`. It decides nothing
-about what is asked (`plan.py`) and reads no stream.
+The same bytes go out through any web process, twice at once, or again after the answer was lost; now and then another
+body goes out under the same id, which has to be refused. Every answer is written down in the command's `Asked`.
+`plan.py` decides about the commands; no stream is read here.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ KEPT = frozenset({"accepted", "applied", "aborted"})
 
 
 class Poster:
-    """Shared by all drivers. `counts` is for the report."""
+    """All drivers share one poster. `counts` is for the report."""
 
     def __init__(self, ports: Sequence[int], seed: str, mishaps: list[Mishap], counts: Counter[str]) -> None:
         self._ports = ports
@@ -68,7 +68,7 @@ class Poster:
             await self._post_other_body(asked)
 
     async def cancel(self, asked: Asked) -> None:
-        """Send DELETE …/queue/<id> once. A missing answer tells nothing."""
+        """Send DELETE …/queue/<id> once. A missing answer proves nothing."""
         path = f"/v1/chats/{asked.chat_id}/queue/{asked.request_id}"
         try:
             answer = await self._lines.request(self._random.choice(self._ports), "DELETE", path, seconds=ANSWER_SECONDS)

@@ -1,12 +1,12 @@
-"""A small TCP proxy that misbehaves on request: what a network does to two programs that trust it.
+"""A small TCP proxy that misbehaves on request, as a network does between two programs that trust it.
 
     async with Proxy("worker-1 > store", target=("127.0.0.1", 6379)) as proxy:
         ...  # connect to ("127.0.0.1", proxy.port)
         proxy.reset()
 
-It forwards bytes between one pair of programs. Its `target` can be changed while it runs, so that a process that comes
-back on another port is found at the same address. A fault with a duration ends by itself; `heal` ends all faults. Bytes
-are forwarded unchanged and in order, or the connection ends.
+It forwards bytes between one pair of programs. Its `target` can be changed while it runs, so that a process that
+restarts on another port is reached at the same address. A fault with a duration ends by itself; `heal` ends all faults.
+Bytes are forwarded unchanged and in order, or the connection ends.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ CHUNK_BYTES = 64 * 1024
 """Bytes of one read, and about the bytes that wait in one direction: a writer must notice a slow reader."""
 
 CONNECT_SECONDS = 2.0
-"""To the target, on the same machine; a stopped process accepts in its kernel all the same."""
+"""Seconds to connect to the target, on the same machine; the kernel accepts connections even for a stopped process."""
 
 _NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -63,7 +63,7 @@ class Proxy:
     """One listening port of the loopback that leads to `target`. Enter it once.
 
     `opened` counts the connections so far, `hit` those that a fault has ended or silenced, `replies_dropped` the
-    replies that never came although their request went through.
+    replies that were dropped after their request had gone through.
     """
 
     def __init__(self, name: str, target: Target | None = None) -> None:
@@ -95,7 +95,7 @@ class Proxy:
         for line in list(self._lines):
             line.reset()
         while self._lines:
-            await asyncio.sleep(0)  # each line ends in the ticks after its sockets did
+            await asyncio.sleep(0)  # the tasks of a connection end shortly after its sockets did
 
     @property
     def lines_count(self) -> int:
@@ -142,7 +142,7 @@ class Proxy:
         self._later(seconds, lambda: self._set(delay=0.0))
 
     def throttle(self, bytes_per_second: float, seconds: float) -> None:
-        """For `seconds`, each direction of each connection passes so many bytes a second."""
+        """For `seconds`, each direction of each connection passes this many bytes a second."""
         self._bytes_per_second = bytes_per_second
         self._later(seconds, lambda: self._set(rate=0.0))
 
@@ -197,7 +197,7 @@ class Proxy:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     far_reader, line.server = await _connect(self.target)
-            except OSError:  # a timeout is one
+            except OSError:  # a timeout counts as one
                 line.reset()
                 return
             async with asyncio.TaskGroup() as tasks:

@@ -2,7 +2,7 @@
 
 A steady reader stays and resumes where it stopped, as a good client does. A wild reader disconnects at any moment,
 reads slowly or not at all for a while, and reconnects with the right position, an earlier position or a forged one.
-`fold.py` checks the state of each reader frame by frame, and a driver (`driver.py`) is told of every event. It never
+`fold.py` checks the state of each reader frame by frame, and a driver (`driver.py`) receives every event. It never
 posts.
 """
 
@@ -36,8 +36,9 @@ SLOW_SECONDS = (0.05, 1.5)
 STALL_SECONDS = (2.0, 10.0)
 
 DOUBLED_MAX = 3
-"""How often the pause before a reconnect is doubled while no reconnect succeeds: up to 4 s. Hundreds of readers who
-come back at once would keep a slow machine from serving any of them; clients are told to back off (PROTOCOL §15)."""
+"""The number of times that the pause before a reconnect is doubled while no reconnect succeeds: up to 4 s. Hundreds of
+readers who come back at once would keep a slow machine from serving any of them; clients are told to back off (PROTOCOL
+§15)."""
 
 Told: TypeAlias = Callable[[str, Event | Snapshot], None]
 
@@ -112,7 +113,7 @@ class Reader:
             self._failures = 0
             async for chunk in chunks:
                 for frame in parser.feed(chunk):
-                    # A goodbye is a `retry` that nothing follows (PROTOCOL §4).
+                    # A stream's end is a `retry` that nothing follows (PROTOCOL §4).
                     self._pause_seconds = frame.milliseconds / 1_000 if isinstance(frame, RetryFrame) else 0.0
                     if isinstance(frame, EventFrame):
                         self._take(frame, begun)
@@ -155,24 +156,26 @@ class Reader:
         self._tell(head.chat_id, event)
 
     def _is_of_my_making(self, wrong: Mistake) -> bool:
-        """It may come of something that was asked for."""
+        """Return whether a frame may result from a change that was requested."""
         return False
 
     def _query(self) -> str:
         return "&".join(f"chat_id={chat_id}" for chat_id in self.folds)
 
     def _fold_of(self, chat_id: str) -> ChatFold | None:
-        """The state of a chat that may be sent on this connection."""
+        """Return the state of a chat that may be sent on this connection."""
         return self.folds.get(chat_id)
 
     def _leave_out(self, chat_id: str, words: str) -> None:
-        """It could not be opened just now, and a nameless stream cannot be given it again. Raises Broken."""
+        """Leave a chat out that could not be opened just now: a stream without a name cannot be given the chat later.
+        Raises Broken."""
         self._counts["chats left out of a stream"] += 1
         raise Broken(words)
 
     def _expect_no_forgery_resumed(self) -> None:
-        """A heartbeat comes after the first snapshot: a forged place that was given none counts as resumed. (On a
-        stream of several chats it may come between their snapshots.)"""
+        """Check that no forged position is resumed: a heartbeat comes after the first snapshot, so a forged position
+        without a snapshot before it counts as resumed. (On a stream of several chats a heartbeat may come between their
+        snapshots.)"""
         if len(self.folds) > 1:
             return
         for fold in self.folds.values():
@@ -196,14 +199,15 @@ class Reader:
         return self._forged_place()
 
     def _forget(self) -> None:
-        """Drop the state; should the next connection fail, the connection after it asks for a snapshot."""
+        """Drop the state; if the next connection fails, the connection after it asks for a snapshot."""
         self._last_id = ""
         for fold in self.folds.values():
             fold.state = None
             fold.history.clear()
 
     def _earlier_place(self) -> str:
-        if len(self.folds) > 1:  # one id covers all chats; to go back in one chat alone, a new id must be made
+        # one id covers all chats; to resume one chat at an earlier position, a new id must be made
+        if len(self.folds) > 1:
             return self._last_id
         (fold,) = self.folds.values()
         if not fold.history:
@@ -215,7 +219,7 @@ class Reader:
         return place
 
     def _forged_place(self) -> str:
-        """Return an id that the server never gave, and that it must not resume."""
+        """Return an id that the server never gave, and that must not be resumed."""
         self._counts["places forged"] += 1
         kind = self._random.randrange(4)
         words: list[str] = []
@@ -223,9 +227,9 @@ class Reader:
             position = max(fold.position, 1)
             epoch = max(fold.epochs, default=1)
             forged = (
-                Position(1, position, max(0, position - fold.seq)),  # a life that never was, of 1970
+                Position(1, position, max(0, position - fold.seq)),  # a life of 1970, which never existed
                 Position(epoch, position + 100_000, position),  # ahead of the chat
-                Position(epoch + 10**9, position, position),  # a life to come
+                Position(epoch + 10**9, position, position),  # a future life
                 Position(epoch, 10**14, 0),
             )[kind]
             words.append(str(forged) if len(self.folds) == 1 else stream_id_word(tag_of(chat_id), forged))

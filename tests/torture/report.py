@@ -1,6 +1,6 @@
 """Reports the result of a torture run as a table and as JSON, with the evidence of each violation.
 
-It judges nothing. The directory that it names contains everything that is needed to investigate a violation.
+It judges nothing. The directory that it names contains everything needed to investigate a violation.
 """
 
 import platform
@@ -16,11 +16,11 @@ from tests.torture.verdict import Verdict
 __all__ = ["Report", "keep_evidence"]
 
 SHOWN_MAX = 25
-"""Maximum violations in the text; the JSON has all."""
+"""Maximum violations in the text; the JSON has all of them."""
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """`counts` are the verdict's, `load` what posters and readers did, `metrics` what the processes counted."""
+    """`counts` are the verdict's, `load` the work of posters and readers, `metrics` those of the processes."""
 
     seed: str
     store: str

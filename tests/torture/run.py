@@ -1,9 +1,9 @@
 """One torture run from start to verdict: load and faults for a time, then load without faults, then the checks.
 
-    start everything · readers and drivers begin · faults as drawn · faults end · commands settle · readers catch up ·
-    evidence is taken · verdict · report
+    start everything · readers and drivers begin · faults run · faults end · commands settle · readers catch up ·
+    evidence is collected · verdict · report
 
-Every phase has a deadline; a phase that misses it is a violation with what was still missing, not a hang.
+Every phase has a deadline; a phase that misses it is a violation that lists what was missing, not a hang.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ SETTLE_SECONDS = 180.0
 
 CATCH_UP_SECONDS = 120.0
 """Seconds until all readers have caught up: the relay's position check finds a lost publication within 20 s (DESIGN
-§5), and this may happen twice. Both tell a hang from a slow machine; a run that is well ends them early."""
+§5), and this may happen twice. Both distinguish a hang from a slow machine; a healthy run ends them early."""
 
 CHATS_OF_MANY = 8
 METRIC_SECONDS = 5.0
@@ -148,7 +148,7 @@ class _Torture:
 
     @property
     def _chat_ids(self) -> list[str]:
-        """Of all that live."""
+        """Return the ids of all chats that are not deleted."""
         living = (d.chat_id for d in self._askers if not (isinstance(d, Mortal) and d.is_dead))
         return [*living, *self._children]
 
@@ -235,7 +235,8 @@ class _Torture:
             self._mishaps.append(Mishap("unseen", "", words))
 
     async def _meet_children(self) -> bool:
-        """Return True if their number has not grown, which means that all chats rest. Raises Unavailable."""
+        """Read the new sub-chats; returns True if their number has not grown, which means that all chats rest. Raises
+        Unavailable."""
         families = [driver.chat_id for driver in self._drivers if driver.kind == "family"]
         families += [mortal.chat_id for mortal in self._mortals if mortal.kind == "family" and not mortal.is_dead]
         known, self._children = self._children, await self._archive.children(families)
@@ -255,7 +256,7 @@ class _Torture:
             await asyncio.sleep(0.5)
 
     def _folds(self) -> Iterator[tuple[str, ChatFold]]:
-        """Of every subscriber, with its name."""
+        """Return the fold of every subscriber, with its name."""
         followers = (reader for driver in self._drivers for reader in driver.followers)
         mortals = (reader for mortal in self._mortals if not mortal.is_dead for reader in mortal.readers)
         for reader in (*(driver.reader for driver in self._drivers), *followers, *mortals, *self._readers):
@@ -365,7 +366,7 @@ class _Torture:
 
 
 def _read_metrics(text: str) -> Counter[str]:
-    """The counters that tell how readers fared."""
+    """Return the counters that describe how readers fared."""
     wanted = re.compile(
         r"^threadcast_((?:resyncs|relay_reloads|streams_ended|store_errors)_total\S*) (\S+)$", re.MULTILINE
     )

@@ -1,6 +1,7 @@
 """Hand-made evidence of a run without violations. Tests change the evidence and check the verdict.
 
-It knows the shapes of a log and of what posters and readers hold, and no rule of `verdict.py`. Each call makes it anew.
+It has the form of a log and of the data of posters and readers, and applies no rule of `verdict.py`. Each call makes
+new evidence.
 """
 
 from itertools import accumulate, repeat
@@ -56,7 +57,7 @@ RUN = RunStarted(run_id="run1", principal=Principal("ann"), request_ids=["r1"], 
 
 
 def log_of(*entries: tuple[list[Event], list[Fact]], takeovers: int = 0) -> list[RawEntry]:
-    """A chat's log: a fence, or those of so many takeovers, then an entry each."""
+    """Return a chat's log: a fence, or the fences of this many takeovers, then one entry per argument."""
     fences = [Fence("w1", "takeover")] * takeovers or [Fence("w1", "wake")]
     nothing: tuple[list[Event], list[Fact]] = ([], [])
     told = [*repeat(nothing, len(fences)), *entries]

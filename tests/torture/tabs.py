@@ -1,8 +1,8 @@
-"""A window with tabs: one named stream of several chats, which are taken away and given back while it is open.
+"""A window with tabs: one named stream of several chats, which are removed and added while it is open.
 
 It reads as every reader does (`reader.py`), and requests changes from any web process over connections that lose
-answers. While such a change may still be made, events of its chat are not judged. After `chat_removed` no event of a
-chat may arrive until the chat is added again; its events then continue at the old position or begin with a snapshot.
+answers. While such a change may still take effect, events of its chat are not judged. After `chat_removed` no event of
+a chat may arrive until the chat is added again; its events then continue at the old position or begin with a snapshot.
 """
 
 import asyncio
@@ -22,20 +22,20 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["Tabs"]
 
 CHANGE_SECONDS = (0.5, 4.0)
-"""Between changes; a stream that was cut is opened again with all its chats."""
+"""Seconds between changes; a stream that was cut is opened again with all its chats."""
 
 ANSWER_SECONDS = 6.0
-"""The process that holds the stream has 2 s to answer; a store that stands still takes 4."""
+"""The process that holds the stream has 2 s to answer; a frozen store takes 4 s."""
 
 LATE_SECONDS = 12.0
-"""How long a change whose answer was lost may still be made (`mortal.py`)."""
+"""Seconds after which a change whose answer was lost can no longer take effect (`mortal.py`)."""
 
 TRIES = 3
-"""A stream that is opened anew meanwhile has them all anyway."""
+"""A stream that is reopened meanwhile has all chats anyway."""
 
 
 class Tabs(Reader):
-    """`change` runs beside `run`, until it is cancelled or calm."""
+    """`change` runs beside `run`, until it is cancelled or all misbehaviour has ended."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Tabs(Reader):
         self._unsure_until: dict[str, float] = {}
 
     def _query(self) -> str:
-        """Forgets all chats, because a new connection begins with snapshots."""
+        """Forget all chats, because a new connection begins with snapshots."""
         self._gone.clear()
         self._missing.clear()
         return f"{super()._query()}&stream_id={self.name}"
@@ -70,9 +70,9 @@ class Tabs(Reader):
         return super()._fold_of(chat_id)
 
     def _is_of_my_making(self, wrong: Mistake) -> bool:
-        """An addition whose answer was lost is made late: it gives its chats back, which were taken away since, from
-        places of the past. A client that meets this opens its stream anew. Events of other chats cannot be wrong, nor
-        can those of a late removal."""
+        """Return whether a frame may result from an addition whose answer was lost: it takes effect late, and adds
+        chats again that were removed since, at earlier positions. A client that sees this opens its stream again. The
+        rule does not excuse events of other chats, nor those after a late removal."""
         unsure_until = self._unsure_until.get(wrong.chat_id, -math.inf)
         is_mine = wrong.kind in ("seq", "removed") and asyncio.get_running_loop().time() < unsure_until
         self._counts["late changes of streams"] += is_mine
@@ -86,7 +86,7 @@ class Tabs(Reader):
             self._gone.add(chat_id)
 
     async def change(self) -> None:
-        """Take chats away and give them back; in the end all are there."""
+        """Remove and add chats; in the end all are on the stream."""
         while True:
             await asyncio.sleep(self._dice.uniform(*CHANGE_SECONDS))
             if self.is_calm:
@@ -99,8 +99,8 @@ class Tabs(Reader):
             await self._give_back(sorted({*some, *self._missing}))
 
     async def _give_back(self, chat_ids: Sequence[str]) -> None:
-        """Until it is done; with the id before it was taken away, or without one: then it begins anew. To add what is
-        there changes nothing."""
+        """Add a chat until the server confirms it; with the id from before its removal, or without one: then it begins
+        anew. Adding a chat that is already there changes nothing."""
         self._asked_again.update(chat_ids)
         self._gone.difference_update(chat_ids)
         for _ in range(TRIES):
@@ -117,7 +117,7 @@ class Tabs(Reader):
         return {"from": self._left_at[chat_id]}
 
     async def _ask(self, change: JsonObject) -> bool:
-        """True when it is done."""
+        """Send the change; returns True when it is made."""
         body = msgspec.json.encode(change)
         try:
             answer = await self._lines.request(
@@ -136,6 +136,6 @@ class Tabs(Reader):
         return answer.status == 200
 
     def _note_lost(self, change: JsonObject) -> None:
-        """It is unknown whether the addition has been or will be made."""
+        """Record that it is unknown whether the addition has been or will be made."""
         until = asyncio.get_running_loop().time() + LATE_SECONDS
         self._unsure_until.update({added["chat_id"]: until for added in change.get("add", ())})

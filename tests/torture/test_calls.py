@@ -1,4 +1,4 @@
-"""The judge of tool calls can say guilty: client tools and sub-chats, as they are and with something amiss."""
+"""The judge of tool calls can find violations: client tools and sub-chats, with correct and with doctored evidence."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The misbehaving proxy: what it passes on arrives unchanged and in order, and each fault is what its name says."""
+"""The misbehaving proxy: it passes bytes on unchanged and in order, and each fault does what its name says."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @asynccontextmanager
 async def echo_harness() -> AsyncIterator[Proxy]:
-    """A server that answers each line with itself, behind a proxy; `heard` is what it received."""
+    """A server that echoes each line, behind a proxy; `heard` has the lines that it received."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

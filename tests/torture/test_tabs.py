@@ -16,7 +16,7 @@ CHATS = ["a", "b", "c"]
 
 
 class _Lines:
-    """Answers each change as it is told."""
+    """Answers each change as the test tells it to."""
 
     def __init__(self, answer: Answer | None) -> None:
         self._answer = answer
@@ -28,7 +28,7 @@ class _Lines:
 
 
 async def blamed(answer: Answer | None, change: JsonObject, *kinds: str) -> list[str]:
-    """The chats whose mistakes a window excuses after it asked for that change."""
+    """Return the chats whose mistakes a window excuses after it requested that change."""
     window = Tabs(1, CHATS, [1], "seed", [], Counter())
     window._lines = _Lines(answer)  # type: ignore[assignment]  # it only asks
     await window._ask(change)

@@ -1,4 +1,4 @@
-"""The real thing under torture, for as long as TORTURE_SECONDS says (60): every promise is kept.
+"""Real processes under torture, for TORTURE_SECONDS (60): every promise is kept.
 
 `scripts/torture` is the same for any length. The required numbers are far below those of an idle machine; they only
 ensure that a run in which nothing happened does not pass.
@@ -22,7 +22,7 @@ SECONDS = float(os.environ.get("TORTURE_SECONDS", "60"))
 
 STORE = os.environ.get("TORTURE_STORE", "valkey")
 SEED = os.environ.get("TORTURE_SEED", "")
-"""Unset: a new one each time; the report names it."""
+"""Unset: the run draws a new seed, which the report names."""
 
 SIZE = (
     "--chats", "120", "--subscribers", "60", "--real-clients", "10", "--mortals", "12", "--tabs", "10",
@@ -31,13 +31,13 @@ SIZE = (
 """Half of what `scripts/torture` does by default: a test shares its machine with others."""
 
 START_SECONDS = 120.0
-"""For what comes before the faults, and for the verdict."""
+"""Seconds for the start before the faults, and for the verdict."""
 
 FAULTS_PER_SECOND_MIN = 0.5
-"""Two a second are drawn; one that finds its victim already away is passed over."""
+"""Two faults a second are drawn; a fault whose target is already down is skipped."""
 
 ACCEPTED_PER_SECOND_MIN = 2.0
-"""Sixty a second are asked for, from people who wait for their answers, on a machine that others share."""
+"""Sixty commands a second are requested, from clients that wait for their answers, on a machine that others share."""
 
 
 @pytest.mark.slow(SECONDS + 60)

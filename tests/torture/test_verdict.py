@@ -1,4 +1,4 @@
-"""The judge can say guilty: evidence of a sound run is good, and each way of doctoring it is found and named."""
+"""The judge can find violations: evidence of a correct run passes, and each way of doctoring it is found and named."""
 
 from collections.abc import Callable
 from hashlib import sha256

@@ -1,5 +1,5 @@
-"""Tools whose every run leaves a line in a file, so that a run too many can be counted. Read by the workers under
-torture (`server.app`); the file is named by the environment variable TORTURE_RUNS_FILE.
+"""Tools whose every run leaves a line in a file, so that an extra run can be counted. The workers under torture load
+this file (`server.app`); the environment variable TORTURE_RUNS_FILE names the file of runs.
 
 A line is written by one write(2) to a file opened for appending, so it is written whole or not at all, even if the
 process is killed.
@@ -36,13 +36,13 @@ def count_safe(word: str, ctx: ToolContext) -> str:
 
 @tool(retry="once", policy="ask")
 def count_asked(word: str, ctx: ToolContext) -> str:
-    """Has effects, and runs by a person's decision alone."""
+    """Has effects, and runs only after a person's decision."""
     _note("asked", ctx)
     return f"asked: {word}"
 
 
 LINGER_SECONDS = 1.5
-"""Long enough to be aborted, killed or taken over in the middle, wherever below it runs."""
+"""Seconds that a tool takes: long enough to be aborted, killed or taken over in its middle, at any depth."""
 
 
 @tool(retry="safe")

@@ -1,4 +1,4 @@
-"""The verdict over a torture run's evidence: what was promised (DESIGN §14) and was not kept. Pure.
+"""The verdict over a torture run's evidence: the promises (DESIGN §14) that were not kept. Pure.
 
     every accepted command took effect exactly once, or was reported     lost, twice, contradiction
     what was refused had no effect                                       refused
@@ -12,8 +12,8 @@
     what was attached is there, byte for byte                            blob
     nothing is left over                                                 leftover
 
-It knows nothing of processes or faults, and must be able to fail: `test_verdict.py` and `test_calls.py` doctor evidence
-of a sound run (`sound.py`).
+It uses no processes or faults, and must be able to fail: `test_verdict.py` and `test_calls.py` doctor evidence of a
+correct run (`sound.py`).
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ __all__ = ["Verdict", "Violation", "judge"]
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """`subject` is a request id, a reader's name or a call id, as the kind has it."""
+    """`subject` is a request id, a reader's name or a call id, depending on the kind."""
 
     kind: str
     chat_id: str
@@ -51,7 +51,7 @@ class Verdict(msgspec.Struct, kw_only=True):
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Everything that can be said about this evidence."""
+    """Return every violation in this evidence."""
     readings = {chat.chat_id: read_history(chat) for chat in evidence.chats}
     found = [Violation(mishap.kind, mishap.chat_id, "", mishap.words) for mishap in evidence.mishaps]
     counts: Counter[str] = Counter()
@@ -170,7 +170,8 @@ def _judge_blobs(
     found: list[Violation],
     counts: Counter[str],
 ) -> None:
-    """A message has the file that came with it; an edit, which brings none, that of the message it edits."""
+    """Check that a message has the file that came with it, and that an edit without a file has that of the edited
+    message."""
     for chat_id, reading in readings.items():
         edits = {asked.request_id for asked in commands[chat_id] if asked.type == "update_message"}
         for request_id, name in reading.files.items():

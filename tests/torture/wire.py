@@ -1,7 +1,7 @@
 """Requests and streams of HTTP over bare sockets: cheap enough for hundreds of readers beside the servers they read.
 
 It reads only the part of HTTP/1.1 that our own servers use: bodies with a length or in chunks. Any other answer, and
-every broken or silent connection, raises `Broken`: the caller tries again elsewhere, which is always safe.
+every broken or silent connection, raises `Broken`: the caller tries another process, which is always safe.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ class Answer(NamedTuple):
 
 
 class Lines:
-    """Requests over connections that are kept and used again, as browsers do. A connection that broke meanwhile is
-    noticed by the next request on it, which then raises `Broken` although it may never have been sent."""
+    """Requests over connections that are kept and reused, as browsers do. A connection that broke meanwhile is noticed
+    by the next request on it, which then raises `Broken` although it may never have been sent."""
 
     def __init__(self) -> None:
         self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
 
     async def request(self, port: int, method: str, path: str, body: bytes = b"", *, seconds: float = 10.0) -> Answer:
-        """One request and its answer.
+        """Make one request and return its answer.
 
         Raises:
-            Broken: no whole answer within `seconds`; whether it was acted on is not known.
+            Broken: no whole answer within `seconds`; whether the server acted on the request is not known.
         """
         line: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         is_whole = False
@@ -79,7 +79,7 @@ class Lines:
 
 
 async def _whole_answer(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
-    """An answer, and whether another may follow on this connection."""
+    """Return an answer, and whether another may follow on this connection."""
     status, headers = await _answer_head(reader)
     is_kept = headers.get("connection", "") != "close"
     if "chunked" in headers.get("transfer-encoding", ""):
@@ -91,7 +91,8 @@ async def _whole_answer(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
 async def stream(
     port: int, path: str, last_event_id: str = "", *, silence_seconds: float, receive_buffer_bytes: int = 0
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The bytes of an event stream. A `receive_buffer_bytes` makes a reader whose slowness is soon felt.
+    """Yield the bytes of an event stream. A `receive_buffer_bytes` makes a reader whose slowness the server soon
+    notices.
 
     Raises:
         Broken: not opened with 200, broken, ended in the middle of a chunk, or silent for `silence_seconds`.
@@ -145,7 +146,7 @@ async def _answer_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str
 
 
 async def _chunks(reader: asyncio.StreamReader, silence_seconds: float | None = None) -> AsyncIterator[bytes]:
-    """The bodies of the chunks, until the last one. Raises TimeoutError, IncompleteReadError."""
+    """Yield the bodies of the chunks, until the last one. Raises TimeoutError, IncompleteReadError."""
     while True:
         async with asyncio.timeout(silence_seconds):
             size = int(await reader.readuntil(b"\r\n"), 16)

@@ -179,7 +179,7 @@ class Harness:
         return claimed
 
     async def actor(self, worker: str, chat_id: str = CHAT, *, previous: str | None = None) -> Actor:
-        """An actor for the chat, which `worker` has claimed; `run` it."""
+        """Return an actor for the chat, which `worker` has claimed; the caller must `run` it."""
         claimed = await self.claim(worker, chat_id)
         return Actor(self.worker_context(worker), chat_id, claimed.previous if previous is None else previous)
 
@@ -194,7 +194,8 @@ class Harness:
     async def owning(
         self, actor: Actor | str, chat_id: str = CHAT, *, previous: str | None = None
     ) -> AsyncIterator["Ownership"]:
-        """The actor, or one of this worker, runs beside the block, and is killed with it if it has not ended."""
+        """Run an actor (by default, a new one of this worker) beside the block, and kill it at the block's end if it
+        still runs."""
         if isinstance(actor, str):
             actor = await self.actor(actor, chat_id, previous=previous)
         ownership = Ownership(actor)
@@ -215,7 +216,7 @@ class Harness:
         return await self.writer_at_head(worker, chat_id, taken.owner)
 
     async def writer_at_head(self, worker: str = "w1", chat_id: str = CHAT, owner: str = "local") -> Writer:
-        """A writer that continues at the present end of the log."""
+        """Return a writer that continues at the present end of the log."""
         return Writer(
             self.store, worker, await self.state(chat_id), owner=owner, new_id=self.new_id, metrics=self.metrics
         )
@@ -231,7 +232,7 @@ class Harness:
         return fold_loaded(chat_id, await self.store.load(chat_id), with_facts=True)
 
     async def folded_log(self, chat_id: str = CHAT) -> OwnerState:
-        """The log from its very first entry, without any checkpoint."""
+        """Fold the log from its very first entry, without any checkpoint."""
         state = empty_owner_state(chat_id)
         for entry in await self.store.read_log(chat_id):
             state, _ = fold_checked(state, entry, with_facts=True)
@@ -241,40 +242,40 @@ class Harness:
         return encode(snapshot_of(await self.state(chat_id)))
 
     async def texts(self, chat_id: str = CHAT) -> list[tuple[str, str]]:
-        """The role and text of each message on the active path."""
+        """Return the role and text of each message on the active path."""
         return [(m.role, str(m.content)) for m in snapshot_of(await self.state(chat_id)).messages]
 
     async def events(self, chat_id: str = CHAT) -> list[Event]:
-        """All events of the log."""
+        """Return all events of the log."""
         return [event for entry in await self.store.read_log(chat_id) for event in decode_events(entry.events)]
 
     async def tool_statuses(self, chat_id: str = CHAT) -> list[str]:
         return [event.status for event in await self.events(chat_id) if isinstance(event, ToolStatus)]
 
     async def run_outcomes(self, chat_id: str = CHAT) -> list[str]:
-        """How each run ended."""
+        """Return the outcome of each run."""
         return [e.outcome for e in await self.events(chat_id) if isinstance(e, RuntimeUpdated) and e.outcome]
 
     async def until_rest(self, chat_id: str = CHAT, runs: int = 1) -> None:
-        """Wait until so many runs have ended and none is open."""
+        """Wait until this many runs have ended and none is open."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while len(await self.run_outcomes(chat_id)) < runs or not (await self.state(chat_id)).is_at_rest:
                 await anyio.sleep(0.01)
 
     async def outcomes(self, request_id: str, chat_id: str = CHAT) -> list[tuple[bool, bool]]:
-        """(accepted, final) of a command, as often as it was said."""
+        """Return (accepted, final) of a command, once for each ack."""
         acks = [ack for entry in await self.store.read_log(chat_id) for ack in decode_acks(entry.acks)]
         return [(ack.accepted, ack.final) for ack in acks if ack.request_id == request_id]
 
     async def refusals(self, chat_id: str = CHAT) -> dict[str, str]:
-        """The codes of refused commands."""
+        """Return the codes of refused commands."""
         acks = (await self.state(chat_id)).recent_acks
         return {ack.client_request_id: (ack.result or {})["code"] for ack in acks if not ack.accepted}
 
     async def add_entry(
         self, events: bytes, *, count: int = 1, version: int = FORMAT_VERSION, checkpoint: bytes | None = None
     ) -> None:
-        """An entry as a broken or a newer worker would write it; its head says that it holds `count` events."""
+        """Append an entry as a broken or a newer worker would write it; its head says that it holds `count` events."""
         before = (await self.store.load(CHAT)).head
         here = Head.parse(before)
         entry_id = EntryId(here.entry_id.epoch, here.entry_id.n + 1)
@@ -292,7 +293,7 @@ class Harness:
 
     @asynccontextmanager
     async def hosting(self, worker: str, timings: LeaseTimings = FAST) -> AsyncIterator[Host]:
-        """A host beside the block. The block may end it before by its own `drain`."""
+        """Run a host beside the block. The block may end the host earlier by its own `drain`."""
         host = Host(self.worker_context(worker), timings)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(host.run)
@@ -301,21 +302,21 @@ class Harness:
 
     @asynccontextmanager
     async def watching(self, chat_id: str = CHAT) -> AsyncIterator[Watcher]:
-        """A reader with its own hub, from its first snapshot on."""
+        """Yield a reader with its own hub, from its first snapshot on."""
         async with Hub(self.store, self.metrics).running() as hub, reading(hub, chat_id) as socket:
             await socket.watcher.until(lambda w: w.state is not None, DEADLINE_SECONDS)
             yield socket.watcher
 
 
 def say(text: str, request_id: str = "", *, model: str | None = None, priority: bool = False) -> UserMessage:
-    """A user's words; the request id is the text itself unless it is given."""
+    """Return a user message; the request id is the text itself unless it is given."""
     name = request_id or re.sub(r"[^A-Za-z0-9]+", "-", text)[:60]
     asked: JsonObject = {"model": model} if model is not None else {}
     return UserMessage(client_request_id=name, content=text, params=asked, priority=priority)
 
 
 def call(tool: str = "gated", request_id: str = "call") -> UserMessage:
-    """Words that make the demo model call a tool once."""
+    """Return the words that make the demo model call a tool once."""
     return say(f"call {tool} {{}}", request_id, model="demo/tools?rate=0")
 
 
@@ -369,7 +370,7 @@ def titles(*texts: str) -> Callable[[EntryBuilder], None]:
 
 
 async def stands(socket: Socket, writer: Writer) -> None:
-    """Wait until the reader is where the log is."""
+    """Wait until the reader has reached the end of the log."""
     position = writer.state.position
     await socket.watcher.until(lambda w: w.state is not None and w.state.position == position, DEADLINE_SECONDS)
 
@@ -381,7 +382,7 @@ async def is_right(harness: Harness, socket: Socket, writer: Writer) -> None:
 
 @asynccontextmanager
 async def watched(harness: Harness) -> AsyncIterator[tuple[Socket, Writer]]:
-    """A chat with one entry, whose title is a, and a reader that has received it."""
+    """Yield a chat with one entry, whose title is a, and a reader that has received it."""
     writer = await harness.writer()
     await writer.commit(title("a"))
     async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as socket:

@@ -37,7 +37,7 @@ class GatedTool:
         self._entered = anyio.Event()
 
     async def entered(self, times: int = 1) -> None:
-        """Wait until it has begun this many times."""
+        """Wait until the tool has begun this many times."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while self.began < times:
                 await self._entered.wait()
@@ -57,7 +57,8 @@ class GatedTool:
 
 
 class CountingDemo(Demo):
-    """The demo models. `open_streams` counts those that run now; `prefixes` are what they were told to go on after."""
+    """The demo models. `open_streams` counts those that run now; `prefixes` are the texts that they were told to
+    continue."""
 
     def __init__(self) -> None:
         self.open_streams = 0
@@ -65,7 +66,7 @@ class CountingDemo(Demo):
         self._was_asked = anyio.Event()
 
     async def asked(self, times: int) -> None:
-        """Wait until the models were asked so often."""
+        """Wait until the models were called this many times."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while len(self.prefixes) < times:
                 await self._was_asked.wait()

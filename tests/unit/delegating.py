@@ -28,19 +28,19 @@ async def _delegate(prompts: list[str], params: JsonObject, ctx: ToolContext) ->
 
 @tool(retry="idempotent", timeout_seconds=30.5)
 async def delegate(prompts: list[str], ctx: ToolContext, params: JsonObject = {}) -> str:  # noqa: B006 - copied per call
-    """Let chats of their own answer the prompts."""
+    """Let sub-chats answer the prompts."""
     return await _delegate(prompts, params, ctx)
 
 
 @tool(retry="once", timeout_seconds=30.5)
 async def delegate_once(prompts: list[str], ctx: ToolContext) -> str:
-    """The same, but not to be run twice."""
+    """Let sub-chats answer the prompts; must not run twice."""
     return await _delegate(prompts, {}, ctx)
 
 
 @tool(retry="idempotent")
 async def start_agent(prompt: str, ctx: ToolContext, wake: bool = False) -> str:
-    """Let a chat of its own work in the background."""
+    """Let a sub-chat work in the background."""
     return await ctx.chats.start(prompt, title="an agent", wake=wake)
 
 
@@ -56,7 +56,7 @@ def children_of(state: OwnerState) -> list[str]:
 
 
 async def facts_in(store: Store, chat_id: str) -> list[str]:
-    """The names of the private facts of a log, in order."""
+    """Return the names of the private facts of a log, in order."""
     found: list[str] = []
     for entry in await store.read_log(chat_id):
         found += [str(type(fact).__struct_config__.tag) for fact in decode_facts(entry.facts or b"[]")]

@@ -1,8 +1,8 @@
-"""The in-memory store with an unreliable way to it.
+"""The in-memory store with an unreliable connection to it.
 
-Calls are refused, held, or carried out without an answer; publishes, mail and bells vanish. A test says what goes wrong
-before it happens; otherwise it is `MemoryStore`. Nothing here sleeps: a test holds a call, waits until it was entered,
-does what it wants in between, and lets go.
+Calls are refused, held, or carried out without an answer; publishes, inbox signals and bells vanish. A test sets each
+failure before it happens; otherwise it behaves as `MemoryStore`. Nothing here sleeps: a test holds a call, waits until
+it was entered, acts in between, and releases it.
 """
 
 from collections import Counter, deque
@@ -44,7 +44,7 @@ __all__ = ["DEADLINE_SECONDS", "Clock", "FaultyStore", "Hold"]
 _T = TypeVar("_T")
 
 DEADLINE_SECONDS = 30.0
-"""Every wait of these tests ends by then; none is meant to take long."""
+"""Maximum seconds of every wait in these tests; none is meant to take long."""
 
 
 class Clock:
@@ -75,7 +75,7 @@ class Hold:
 
     async def pass_through(self) -> None:
         self._entered.set()
-        with anyio.fail_after(2 * DEADLINE_SECONDS):  # a test that failed meanwhile does not let go
+        with anyio.fail_after(2 * DEADLINE_SECONDS):  # a test that failed meanwhile does not release the call
             await self._gate.wait()
 
 
@@ -84,7 +84,7 @@ Fault: TypeAlias = Trouble | Hold
 
 
 class _Sieve:
-    """A listener's messages without those that vanish. `Any`: one class for mail and for notices."""
+    """A subscriber's messages without those that vanish. `Any`: one class for both kinds of messages."""
 
     def __init__(self, messages: AsyncIterator[Any], is_lost: Callable[[Any], bool]) -> None:
         self._messages = messages
@@ -101,9 +101,9 @@ class _Sieve:
 
 
 class FaultyStore(MemoryStore):
-    """`calls` counts what was asked for; `requests` are all appends as they were sent, repeats included, and
-    `followed` the chats whose logs were followed. `away` names
-    the calls that are refused until further notice, `broken` those whose reply makes no sense."""
+    """`calls` counts the calls; `requests` are all appends as they were sent, repeats included, and `followed` the
+    chats whose logs were followed. `away` names the calls that are refused until further notice, `broken` those whose
+    reply is malformed."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -123,7 +123,8 @@ class FaultyStore(MemoryStore):
         self._called = anyio.Event()
 
     def fail(self, call: str, *faults: Trouble) -> None:
-        """The next calls are not carried out, carried out without an answer, or answered by nonsense."""
+        """Make the next calls fail: they are not carried out, carried out without an answer, or answered by
+        nonsense."""
         self._faults.setdefault(call, deque()).extend(faults)
 
     def hold(self, call: str, *, reply_only: bool = False) -> Hold:
@@ -132,7 +133,7 @@ class FaultyStore(MemoryStore):
         return held
 
     def roll_back(self, chat_id: str, entries: int) -> None:
-        """Simulates a failover to a replica that was behind: only so many entries of the log are left, and no
+        """Simulate a failover to a replica that was behind: only this many entries of the log are left, and no
         command."""
         chat = self._chats[chat_id]
         chat.log = chat.log[:entries]
@@ -145,11 +146,11 @@ class FaultyStore(MemoryStore):
         del self._chats[chat_id].log[number]
 
     def publish_again(self, chat_id: str) -> None:
-        """The last entry is heard of a second time."""
+        """Publish the last entry a second time."""
         self._publish(chat_id, self._chats[chat_id].log[-1])
 
     async def called(self, call: str, times: int) -> None:
-        """Wait until `call` was made so often in all."""
+        """Wait until `call` was made this many times in all."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while self.calls[call] < times:
                 await self._called.wait()

@@ -24,7 +24,7 @@ ESSAY = "demo/essay?words=60&rate=300"
 HANG = "demo/hang?after=3&rate=0"
 
 BELLS_ONLY = LeaseTimings(lease_seconds=60.0, beat_seconds=60.0, sweep_seconds=1_000.0)
-"""Sweeps once, then never again within a test."""
+"""Sweeps once, and not again within a test."""
 
 BUCKETS = 16
 
@@ -32,7 +32,7 @@ TITLE = encode([ThreadUpdated(title="x")])
 
 
 async def swept(harness: Harness) -> None:
-    """Wait until the first sweep is through, with nothing due."""
+    """Wait until the first sweep is complete and nothing is due."""
     await harness.store.called("claim", BUCKETS)
     await anyio.lowlevel.checkpoint()
 

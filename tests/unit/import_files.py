@@ -17,7 +17,7 @@ __all__ = ["InFile", "read_exports"]
 
 
 class InFile:
-    """A chat of a body, and the commands that make it."""
+    """A chat of a body, and the commands that create it."""
 
     def __init__(self, chat_id: str, parts: list[ImportChat], blob_hashes: list[str]) -> None:
         self.chat_id = chat_id
@@ -42,7 +42,7 @@ class InFile:
 
 
 def read_exports(body: bytes) -> list[InFile]:
-    """Raises as `check_exports`."""
+    """Raises the errors of `check_exports`."""
     with tempfile.TemporaryFile() as file:
         file.write(body)
         file.flush()

@@ -1,4 +1,4 @@
-"""Pictures for tests: they begin as the formats do, which is all that we look at."""
+"""Pictures for tests: they begin as their formats do, and we check no more than that."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ JPEG = b"\xff\xd8\xff" + b"tiny"
 
 
 def png_of(size_bytes: int) -> bytes:
-    """A PNG of that size, as far as anybody here can tell."""
+    """Return a PNG of that size, as far as our checks can tell."""
     return (PNG + bytes(range(256)) * (size_bytes // 256))[:size_bytes].ljust(size_bytes, b"x")
 
 

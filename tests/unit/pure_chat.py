@@ -90,7 +90,7 @@ class PureChat:
         return f"{prefix}_{next(self._ids)}"
 
     def fence(self, why: str) -> None:
-        """A new owner takes the chat."""
+        """Append the fence of a new owner that takes the chat."""
         self._epoch += 100
         before = Head.parse(self.state.head) if self.state.head else Head(EntryId(0, 0), "", 0)
         entry_id = EntryId(self._epoch, before.entry_id.n + 1)
@@ -134,7 +134,7 @@ class PureChat:
         return self._commit(builder)
 
     def stream(self, *ops: DeltaOp) -> list[Event]:
-        """The model says something."""
+        """Add a part of the model's answer."""
         builder = self._builder()
         if builder.state.draft is not None:
             builder.say(StreamDelta(builder.state.draft.message.message_id, list(ops)))
@@ -143,7 +143,7 @@ class PureChat:
     def finish(
         self, reason: str = "stop", usage: Usage | None = None, *, words: str = "Yes.", has_nameless_calls: bool = False
     ) -> list[Event]:
-        """The model's answer is whole. It ends with `words` when it said nothing yet."""
+        """End the model's answer. The text is `words` if the model has not written anything yet."""
         assert isinstance(self.step, CallModel)
         builder = self._builder()
         draft = builder.state.draft
@@ -159,17 +159,17 @@ class PureChat:
     def says(
         self, text: str, reason: str = "stop", usage: Usage | None = None, *, has_nameless_calls: bool = False
     ) -> list[Event]:
-        """The model's answer is whole, and is this text."""
+        """End the model's answer with this text."""
         self.stream(AppendContent(text))
         return self.finish(reason, usage, has_nameless_calls=has_nameless_calls)
 
     def asks(self, *calls: ToolCall) -> list[Event]:
-        """The model's answer is whole, and asks for these calls."""
+        """End the model's answer with these calls."""
         self.stream(SetToolCalls(list(calls)))
         return self.finish()
 
     def break_off(self, code: str = "stream_error") -> list[Event]:
-        """The model's answer breaks."""
+        """Break the model's answer off."""
         assert isinstance(self.step, CallModel)
         builder = self._builder()
         self.step = break_off(builder, self.step, Answer(), Failure(code=code, message="The model failed."), self.tools)
@@ -178,7 +178,7 @@ class PureChat:
     def tool_answers(
         self, content: str = "ok", *, failed: bool = False, **more: Any
     ) -> list[Event]:  # Any: of a result
-        """The tool that runs gives this result."""
+        """Give this result to the running tool."""
         assert isinstance(self.step, RunTool)
         builder = self._builder()
         result = ToolResult(content=content, failed=failed, **more)
@@ -186,14 +186,14 @@ class PureChat:
         return self._commit(builder)
 
     def summarizer_answers(self, text: str = "in short", usage: Usage | None = None) -> list[Event]:
-        """The model that sums up says this; '' when it fails."""
+        """Give this answer to the summarizer; '' lets it fail."""
         assert isinstance(self.step, Summarize)
         builder = self._builder()
         self.step = summarized(builder, self.step, text, 1, self.tools, usage)
         return self._commit(builder)
 
     def crash(self, *, can_continue: bool = False) -> list[Event]:
-        """The owner dies; another owner takes over and continues from the log alone."""
+        """Let the owner die; another owner takes over and continues from the log alone."""
         self.state = self._folded()
         self.fence("takeover")
         builder = self._builder()
@@ -202,13 +202,13 @@ class PureChat:
         return self._commit(builder)
 
     def write(self, write: Callable[[EntryBuilder], object]) -> list[Event]:
-        """One entry with the events and facts that `write` adds."""
+        """Append one entry with the events and facts that `write` adds."""
         builder = self._builder()
         write(builder)
         return self._commit(builder)
 
     def types(self, since: int = 0) -> list[str]:
-        """The wire's names of the events from `since` on."""
+        """Return the wire's names of the events from `since` on."""
         return [str(type(event).__struct_config__.tag) for event in self.events[since:]]
 
     def _builder(self) -> EntryBuilder:

@@ -1,4 +1,4 @@
-"""Two chats without any I/O, one the other's parent, and the letters between them."""
+"""Two chats without any I/O, one the other's parent, and the outbound messages between them."""
 
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
@@ -42,7 +42,7 @@ def outbound_of(chat: PureChat) -> list[Command | InternalCommand]:
 
 
 def deliver(chat: PureChat) -> list[Command | InternalCommand]:
-    """Delivers the messages of an outbox, as an owner does."""
+    """Deliver the messages of an outbox, as an owner does."""
     found = outbound_of(chat)
     chat.write(
         lambda builder: builder.note(
@@ -54,7 +54,7 @@ def deliver(chat: PureChat) -> list[Command | InternalCommand]:
 
 
 def begun(chat: PureChat) -> PureChat:
-    """The child that `chat` owes its beginning."""
+    """Begin the child whose first command is in the outbox of `chat`."""
     (message,) = chat.state.private.relations.outbox
     child = PureChat(table(TOOLS), chat_id=message.chat_id)
     (command,) = deliver(chat)

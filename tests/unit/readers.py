@@ -1,7 +1,8 @@
 """The reading end of a stream without HTTP; it can refuse to take bytes.
 
-Its `Watcher` folds what came and refuses any hole, so every test that reads also checks the law. A mistake that it
-finds is raised when the test leaves: inside `send` it would only end that one reader, as any trouble of a connection.
+Its `Watcher` folds what arrived and refuses any gap, so every test that reads also checks the law. An error that it
+finds is raised at the end of the test: inside `send` it would only end that one reader, like any failure of a
+connection.
 """
 
 import asyncio
@@ -27,7 +28,8 @@ __all__ = ["Socket", "reading"]
 
 
 class Socket:
-    """A reader's end. While `is_blocked` nothing is taken; `watcher` holds what was. `ended` says why it is over."""
+    """A reader's end. While `is_blocked`, the socket takes no bytes; `watcher` holds what it took. `ended` is the
+    reason of the stream's end."""
 
     def __init__(self, chat_id: str = "c1", *, is_hidden: bool = False) -> None:
         self._is_hidden = is_hidden
@@ -50,7 +52,7 @@ class Socket:
 
     @property
     def stream_position(self) -> Position:
-        """Where a client would go on."""
+        """Return the position from which a client would resume."""
         stream_position = Position.parse(self.watcher.last_id)
         assert stream_position is not None
         return stream_position
@@ -88,13 +90,14 @@ class Socket:
             if isinstance(frame, EventFrame) and self.mistake is None:
                 try:
                     self.watcher.take(frame)
-                except AssertionError as mistake:  # told to the test when it leaves; raised here, a reader only ends
+                # raised at the end of the test; raised here, it would only end a reader
+                except AssertionError as mistake:
                     self.mistake = mistake
 
     async def serve(
         self, hub: Hub, metrics: Metrics, stream_position: Position | None, principal_id: str, **more: Any
     ) -> None:
-        """Serves a request as the endpoint does, and returns when the stream has ended. Any: bounds of a Subscriber."""
+        """Serve a request as the endpoint does, and return when the stream has ended. Any: bounds of a Subscriber."""
         async with (
             hub.relay(self.watcher.chat_id, is_hidden=self._is_hidden) as relay,
             anyio.create_task_group() as tasks,
@@ -126,7 +129,7 @@ async def reading(
     principal_id: str = LOCAL.id,
     **more: Any,  # Any: bounds of a Subscriber
 ) -> AsyncIterator[Socket]:
-    """A subscription for as long as the block runs, if it does not end before."""
+    """Subscribe for as long as the block runs, if the stream does not end before."""
     mine = socket or Socket(chat_id)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(mine.serve, hub, Metrics(), stream_position, principal_id, **more))

@@ -80,7 +80,7 @@ COMMANDS: dict[str, JsonObject] = {
     "continue_message": {"message_id": "m1"},
     "select_branch": {"message_id": "m1"},
 }
-"""The fields of each command type, beside those that all have."""
+"""The fields of each command type, besides the common ones."""
 
 for _tag, _fields in COMMANDS.items():
     _fields.update({"type": _tag, "client_request_id": "req-1", "priority": False})

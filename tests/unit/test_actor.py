@@ -21,7 +21,7 @@ from threadcast_protocol.wire.events import Ack, ThreadUpdated
 pytestmark = pytest.mark.anyio
 
 ESSAY = "demo/essay?words=60&rate=300"
-"""Takes a fifth of a second: long enough to be in the middle of it, wherever a test waits for that."""
+"""Takes a fifth of a second: long enough for a test to act in its middle."""
 
 HANG = "demo/hang?after=3&rate=0"
 
@@ -212,7 +212,7 @@ async def test_an_abort_while_the_answer_is_being_committed_takes_effect_once(ha
 
 
 class Stubborn(Demo):
-    """A provider that does not let itself be cancelled."""
+    """A provider that ignores its cancellation."""
 
     name = "stubborn"
 

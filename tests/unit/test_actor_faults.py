@@ -1,5 +1,5 @@
-"""An owner in trouble: killed, fenced, lost, draining, cut off from the store. The run continues, and nothing takes
-effect twice."""
+"""An owner in trouble: killed, fenced, without its lease, draining, cut off from the store. The run continues, and
+nothing takes effect twice."""
 
 import anyio
 import anyio.lowlevel
@@ -25,7 +25,7 @@ from threadcast_protocol.wire.principal import LOCAL
 pytestmark = pytest.mark.anyio
 
 ESSAY = "demo/essay?words=60&rate=300"
-"""Takes a fifth of a second: long enough to be in the middle of it, wherever a test waits for that."""
+"""Takes a fifth of a second: long enough for a test to act in its middle."""
 
 HANG = "demo/hang?after=3&rate=0"
 
@@ -133,7 +133,7 @@ async def test_trap_15_a_takeover_whose_answer_was_lost_counts_once(harness: Har
 
 
 async def killed_before_its_effect(harness: Harness, *workers: str) -> None:
-    """Each takes the chat over and dies before anything that it does is durable."""
+    """Let each worker take the chat over and die before any of its work is durable."""
     for worker in workers:
         held = harness.store.hold("read_inbox")
         async with harness.owning(worker):
@@ -230,7 +230,7 @@ async def test_lost_while_it_fences_it_does_not_wait_for_a_store_that_is_away(ha
     await harness.post(say("write", model=HANG))
     for worker in ("w0", "w1", "w2"):
         await killed_while_running(harness, worker)
-    actor = await harness.actor("w3")  # which would begin by ending the run
+    actor = await harness.actor("w3")  # a takeover would begin by ending the run
     taken = harness.store.hold("take", reply_only=True)
     calls = harness.store.calls["append"]
     async with harness.owning(actor) as owner:

@@ -20,11 +20,11 @@ from threadcast_protocol.wire.events import Ack, Event
 from threadcast_protocol.wire.principal import LOCAL
 
 WRITES_MAX = 100
-"""More than any of these decisions makes, so that the last attempts end as if nothing had refused."""
+"""More writes than any of these decisions makes, so that the last attempts end without a refusal."""
 
 
 class Refusing(EntryBuilder):
-    """Its `number`th write refuses; None: no write does. `writes_count` counts them."""
+    """Refuses its `number`th write; None refuses no write. `writes_count` counts them."""
 
     number: int | None = None
     writes_count = 0
@@ -36,7 +36,7 @@ class Refusing(EntryBuilder):
 
     def say(self, event: Event | Relayed) -> None:
         super().say(event)
-        if not isinstance(event, Ack) or event.accepted:  # a refusal is not refused itself
+        if not isinstance(event, Ack) or event.accepted:  # recording the refusal is not refused itself
             self._count()
 
     def note(self, fact: Fact) -> None:
@@ -53,7 +53,7 @@ def builder_of(chat: PureChat, number: int | None) -> Refusing:
 
 REFUSED_AT_ONCE = [(False, True)]
 REFUSED_AT_ONCE_OR_LATER = (REFUSED_AT_ONCE, [(True, False), (False, True)])
-"""The acks of one command: whether it was accepted, and whether that is the last word."""
+"""The acks of one command: whether it was accepted, and whether the ack is final."""
 
 
 def what_people_see(state: OwnerState) -> object:

@@ -1,4 +1,4 @@
-"""The bound of large answers: who waits, who is refused, and that nothing stays counted."""
+"""The bound of large answers: which requests wait, which are refused, and that no count is leaked."""
 
 import anyio
 import pytest

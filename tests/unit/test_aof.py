@@ -111,7 +111,7 @@ def test_a_record_across_two_pieces_is_found(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_file_of_gigabytes_is_read_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "file"
     good = record(b"SET", b"a", b"1")
-    with path.open("wb") as file:  # with holes, so that it takes no room
+    with path.open("wb") as file:  # with holes, so that the file takes no disk space
         for _ in range(8):
             file.write(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$500000000\r\n")
             file.seek(500_000_000, 1)

@@ -1,4 +1,4 @@
-"""Writers in step: who is due at about the same moment goes in the same turn of the event loop."""
+"""Writers in step: those that are due at about the same moment append in the same turn of the event loop."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ async def test_writers_that_are_due_at_about_the_same_moment_are_woken_together_
 async def test_appends_are_a_pause_apart_for_the_answers_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PACE, "seconds", lambda count: 1.0 + count)
     pace = AppendGroup()
-    writers = [asyncio.Event() for _ in range(3)]  # anything that can be told apart
+    writers = [asyncio.Event() for _ in range(3)]  # any distinct objects
     for writer in writers:
         pace.begin(writer)
     assert pace.due_at(10.0) == 14.0

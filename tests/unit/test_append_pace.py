@@ -23,7 +23,7 @@ MANY = 5_000
 
 
 class Machine:
-    """A process whose time and CPU time the test moves. `share` returns its busy share at a pause."""
+    """A process whose time and CPU time the test advances. `share` returns its busy share at a given pause."""
 
     def __init__(self, share: Callable[[float], float], delay_seconds: float = 0.0) -> None:
         self.time = self.cpu = 100.0
@@ -32,7 +32,7 @@ class Machine:
         self.pace = AppendPace(lambda: self.time, lambda: self.cpu)
 
     def look(self, answers_count: int = MANY) -> float:
-        """Let the time of one look pass, and return the pause after it."""
+        """Let one interval pass, and return the pause after it."""
         self.time += LOOK_SECONDS
         self.cpu += LOOK_SECONDS * self.share(self.pace.seconds(answers_count))
         self.pace.note_store_delay(self.delay_seconds)
@@ -47,7 +47,7 @@ def test_an_idle_process_makes_no_reader_wait_however_many_answers_it_has() -> N
 @pytest.mark.parametrize(("fixed", "per_append"), [(0.3, 0.015), (0.1, 0.03), (0.5, 0.01)])
 def test_a_busy_process_settles_at_its_share_without_overshoot(fixed: float, per_append: float) -> None:
     def share(pause: float) -> float:
-        return min(1.0, fixed + per_append / pause)  # what reads cost, and what each append costs
+        return min(1.0, fixed + per_append / pause)  # the cost of reads, and the cost of each append
 
     machine = Machine(share)
     pauses = [machine.look() for _ in range(60)]

@@ -1,4 +1,4 @@
-"""Payload types and previews as an operator writes them down: what cannot work stops the start and says why."""
+"""Payload types and previews in an operator's settings: an invalid one stops the start with a reason."""
 
 from pathlib import Path
 
@@ -106,7 +106,7 @@ def place_order(item: str, count: int) -> str:
 
 
 def named(tmp_path: Path, table: dict[str, Tool] | None = None, text: str = NAMING) -> PureChat:
-    """A chat whose model has called `propose_order`."""
+    """Return a chat whose model has called `propose_order`."""
     (tmp_path / "orders_app.py").write_text(text)
     tools = tools_of(Settings(tools=table or {}), app_file_of(str(tmp_path / "orders_app.py")).tools, HttpClient())
     chat = PureChat(chat_table(tools), say("q"))
@@ -115,7 +115,7 @@ def named(tmp_path: Path, table: dict[str, Tool] | None = None, text: str = NAMI
 
 
 def read(chat: PureChat) -> str:
-    """The call as the model reads it."""
+    """Return the call as the model reads it."""
     return next(str(message.content) for message in chat.state.nodes.values() if message.role == "tool")
 
 
@@ -128,7 +128,7 @@ def test_a_write_tool_names_the_type_and_schema_that_its_preview_tool_shows(tmp_
     assert chat.state.nodes[added.message_id].content == PREVIEW_SENT
     chat.finish()
 
-    # Data that a person writes instead is checked against the schema, too.
+    # Data that a person provides instead is checked against the schema, too.
     edited: JsonObject = {"item": "tea", "count": "two"}
     accepts = ToolDecision(client_request_id="e", payload_id=added.payload_id, accepted=True, edited_input=edited)
     told = chat.command(accepts)

@@ -1,4 +1,4 @@
-"""Providers from settings: each kind its adapter, and a sentence where an extra is missing."""
+"""Providers from settings: each kind has its adapter, and a sentence reports a missing extra."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Charts and tables of the page on speed: what the figures give, and readable; the page in docs/ is up to date."""
+"""Charts and tables of the performance page: they show the figures and are readable, and the page in docs/ is
+current."""
 
 import re
 from pathlib import Path
@@ -20,7 +21,7 @@ def a_figure(what: str, value: float, unit: str = "us", **more: object) -> Figur
 
 
 def drawn(svg: str) -> list[tuple[str, float]]:
-    """Class and length of each bar."""
+    """Return the class and length of each bar."""
     return [
         (each.attrib["class"], float(each.attrib["width"])) for each in ElementTree.fromstring(svg).iter(f"{SVG}rect")
     ]

@@ -8,6 +8,7 @@ def test_every_long_header_can_be_sent() -> None:
     count = 0
     for each in long_headers():
         others = [] if "Host" in each.headers else [("Host", "x")]
-        h11.Request(method=each.method, target="/", headers=[*others, *each.headers.items()])  # raises if it is refused
+        # raises if the request is refused
+        h11.Request(method=each.method, target="/", headers=[*others, *each.headers.items()])
         count += 1
     assert count > 100

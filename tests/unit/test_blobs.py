@@ -1,4 +1,4 @@
-"""Blobs, purely: what is large and put aside, how references are found again, and how bytes take their place back."""
+"""The pure parts of blobs: what is stored as a blob, how references are found, and how bytes replace them."""
 
 import base64
 import json
@@ -75,7 +75,7 @@ def _text_file(seed: int, size: int) -> JsonObject:
 
 kinds = st.sampled_from([_image, _audio, _file, _text_file])
 recipes = st.lists(st.tuples(kinds, st.integers(0, 60_000), sizes), min_size=1, max_size=4)
-"""Four of the largest hold less text than a message may."""
+"""Four of the largest blobs contain less text than a message may."""
 
 Recipe: TypeAlias = list[tuple[Callable[[int, int], JsonObject], int, int]]
 

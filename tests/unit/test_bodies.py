@@ -50,7 +50,7 @@ def test_depth_is_that_of_lists_and_objects_and_not_of_brackets_in_strings(
 
 def test_a_command_at_the_limit_is_taken_and_one_beyond_it_is_refused() -> None:
     body = b'{"type":"user_message","client_request_id":"a","content":"x","context":{"deep":%s}}'
-    inner = NESTING_MAX - 2  # in the context, in the command
+    inner = NESTING_MAX - 2  # as a context, in the command
     decode_command(body % (b"[" * inner + b"]" * inner))
     with pytest.raises(BadRequest, match=LIMIT):
         decode_command(body % DEEPEST)

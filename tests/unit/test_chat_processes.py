@@ -1,4 +1,5 @@
-"""Processes of a chat, with real actors: the end is one event, the model is told, and a dead owner's are lost."""
+"""Processes of a chat, with real actors: their end is one event, the model is told, and a dead owner's processes are
+lost."""
 
 import json
 from pathlib import Path
@@ -38,7 +39,7 @@ def starting(command: str, request_id: str = "ask", **more: object) -> UserMessa
 
 
 async def ends(harness: Harness, count: int = 1) -> list[ProcessCompleted]:
-    """Wait for so many."""
+    """Wait until this many processes have ended."""
     with anyio.fail_after(DEADLINE_SECONDS):
         while True:
             found = [event for event in await harness.events() if isinstance(event, ProcessCompleted)]

@@ -1,4 +1,4 @@
-"""Checkpoints and trimming: what is stored is always the whole state, seldom written, and nothing of it is dropped."""
+"""Checkpoints and trimming: a checkpoint always has the whole state, is written rarely, and loses nothing."""
 
 import random
 from collections.abc import Callable
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 def weight(size_bytes: int) -> Callable[[EntryBuilder], None]:
-    """An event of about this size."""
+    """Return an event of about this size."""
     return lambda builder: builder.say(ThreadUpdated(context={"x": "y" * size_bytes}))
 
 

@@ -37,7 +37,7 @@ def calling(tool: str, arguments: JsonObject, request_id: str = "ask") -> UserMe
 
 
 async def until_sent(harness: Harness, *chat_ids: str) -> None:
-    """Wait until nothing is owed."""
+    """Wait until the outbox is empty."""
     with anyio.fail_after(DEADLINE_SECONDS):
         for chat_id in chat_ids:
             while (await harness.state(chat_id)).private.relations.outbox:
@@ -243,7 +243,7 @@ async def test_a_call_that_must_not_run_twice_gives_its_child_up(harness: Harnes
     assert await harness.run_outcomes(child) == ["aborted"]
 
 
-# abort goes down the tree
+# an abort also ends the sub-chats
 
 
 @pytest.mark.row("CMD-3")
@@ -346,7 +346,7 @@ async def test_an_agent_that_is_told_to_stop_does(harness: Harness, gated: Gated
 
 
 async def test_an_agent_started_twice_by_one_call_is_one_agent(harness: Harness, gated: GatedTool) -> None:
-    """The call had started it, and its worker died before the result stood in the log."""
+    """The call had started the agent, and its worker died before the result was in the log."""
     async with harness.hosting("w1"):
         await harness.post(calling("start_agent", {"prompt": "call gated {}"}))
         held = harness.store.hold("post")

@@ -25,7 +25,7 @@ from threadcast_protocol.wire.principal import Principal
 
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 30.0
-"""For a process that starts, on a machine that is busy with other tests."""
+"""Maximum seconds for a process to start, on a machine that is busy with other tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_help_comes_without_loading_what_only_some_commands_need() -> None:
 
 
 def test_serving_loads_no_library_before_it_is_used() -> None:
-    """structlog would load `rich`, which is there where the tests run; who wants it later finds it."""
+    """structlog would load `rich`, which is installed where the tests run; code that needs it later can import it."""
     code = """if True:
         from threadcast.http.imports import begin_startup_imports
         begin_startup_imports()
@@ -145,7 +145,8 @@ def test_where_the_dead_letters_lie_can_be_said(capsys: pytest.CaptureFixture[st
 
 
 def answer_to(command: Json) -> list[Json]:
-    """A chat that echoes; "long" begins an answer that only an abort ends; "write" asks before it calls a tool."""
+    """Return the answer of a chat that echoes; "long" begins an answer that only an abort ends; "write" asks before it
+    calls a tool."""
     done = {"type": "runtime_updated", "state": "idle", "outcome": "complete"}
     match command:
         case {"type": "user_message", "content": content, "client_request_id": request_id}:
@@ -220,7 +221,7 @@ def test_a_pipe_that_ends_at_a_question_says_so_and_fails() -> None:
         ended = piped(url, "write\n", "chat", "c1")
         assert ended.returncode == 1
         assert "? allow write(n=1)?\n(a tool waits for a decision" in ended.stdout
-        assert piped(url, "", "chat", "c1").returncode == 1  # the question still stands
+        assert piped(url, "", "chat", "c1").returncode == 1  # the question is still open
 
 
 def test_a_server_that_is_not_there_is_said_at_once() -> None:
@@ -244,7 +245,7 @@ def test_tail_prints_each_event_on_a_line_and_ends_quietly_with_its_reader() -> 
 
 
 class Terminal:
-    """A person at a terminal: reads what the program writes, types."""
+    """A person at a terminal, who reads what the program writes, and types."""
 
     def __init__(self, url: str, *argv: str) -> None:
         self._master, slave = pty.openpty()
@@ -255,7 +256,7 @@ class Terminal:
         self._unread = ""
 
     def expect(self, text: str) -> str:
-        """Everything up to `text`, which must come."""
+        """Return everything up to `text`, which must appear."""
         give_up_at = time.monotonic() + WAIT_SECONDS
         while text not in self._unread:
             assert select.select([self._master], [], [], max(0.0, give_up_at - time.monotonic()))[0], self._unread

@@ -1,4 +1,4 @@
-"""The answer to one message: its text is what the server has, and its pieces say so when a text was taken back."""
+"""The answer to one message: its text is the server's, and its pieces report when text was taken back."""
 
 import pytest
 
@@ -12,7 +12,7 @@ RUN: JsonObject = {"run_id": "run1"}
 
 
 def begun() -> list[bytes]:
-    """The turn up to the answer: events 1 to 3."""
+    """Return the turn up to the answer: events 1 to 3."""
     return [
         frame(1, "runtime_updated", state="generating", **RUN),
         frame(2, "message_added", message=message("u1", "user", "hi", client_request_id="r1"), index=0),
@@ -32,7 +32,8 @@ def done(seq: int, text: str, message_id: str = "a1", outcome: str = "complete")
 
 
 async def asked(*streams: bytes, then: bytes | None = None) -> tuple[list[str], Answer]:
-    """The pieces of the answer to message `r1`, from a stream of these blocks, and from a second one after it."""
+    """Return the pieces of the answer to message `r1`, from a stream of these blocks, and from a second one after
+    it."""
     server = Server(stream(snapshot(), *streams, *([] if then else ["hold"])), on_post=lambda body: accepted())
     if then:
         server._streams.append(stream(then, "hold"))

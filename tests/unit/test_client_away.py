@@ -1,4 +1,4 @@
-"""The Python client while the server is silent, does not know the caller, or may have what is taken back."""
+"""The Python client when the server is silent, does not know the caller, or may have stored a cancelled command."""
 
 import anyio
 import httpx2
@@ -64,7 +64,7 @@ async def test_an_answer_to_a_command_shows_that_the_silent_connection_is_dead()
     assert server.asked_from == [None, "5-10-10"]
 
 
-# A caller whom the server does not know.
+# A caller that the server does not know.
 
 
 async def test_a_refused_token_is_waited_out_and_what_is_sent_goes_out_after_the_sign_in() -> None:
@@ -135,7 +135,7 @@ async def test_the_list_waits_for_a_sign_in_too() -> None:
         await feed.aclose()
 
 
-# What is taken back.
+# Commands that are taken back.
 
 
 async def test_a_command_that_was_never_posted_is_gone_at_once() -> None:
@@ -150,7 +150,7 @@ async def test_a_command_that_was_never_posted_is_gone_at_once() -> None:
 
 
 class _Queue(Server):
-    """The answer to the first post is lost. DELETE and the tree are answered by `answers`, by method."""
+    """Loses the answer to the first post. DELETE and the tree are answered by `answers`, by method."""
 
     def __init__(self, **answers: Answer) -> None:
         super().__init__(stream(snapshot(), BEAT, "hold"), on_post=lambda body: DOWN)

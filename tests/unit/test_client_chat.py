@@ -1,4 +1,5 @@
-"""A live chat of the Python client, over a scripted transport: what is sent is held until it is seen, and no longer."""
+"""A live chat of the Python client, over a scripted transport: a sent command is held until it is seen, and no
+longer."""
 
 import anyio
 import httpx2

@@ -1,7 +1,7 @@
 """The client's law: the state that it folds ends equal to the server's, after any sequence of connection failures.
 
 A scripted server plays the log of a real chat (`pure_chat.py`) and misbehaves as drawn: it cuts bytes anywhere, breaks
-off, loses or repeats events, drops its readers to a snapshot, and loses its own tail.
+off, loses or repeats events, sends snapshots instead of events, and loses the end of its log.
 """
 
 from collections.abc import AsyncIterator
@@ -31,8 +31,8 @@ FAULTS = ("break", "lose", "repeat", "resync", "rollback", "rubbish", "goodbye")
 
 
 class PlayingServer(httpx2.AsyncBaseTransport):
-    """Plays the log of `chat`, with one drawn fault on each connection until they are used up, then to the end.
-    Histories are told apart by epoch, as the real server tells them by their lives."""
+    """Plays the log of `chat`, with one drawn fault on each connection until they are used up, then to the end. An
+    epoch identifies each history, as in the real server."""
 
     def __init__(self, chat: PureChat, faults: list[tuple[str, int, int]]) -> None:
         self._chat = chat
@@ -81,7 +81,7 @@ class PlayingServer(httpx2.AsyncBaseTransport):
         return blocks
 
     def _snapshot(self, at: int) -> tuple[list[bytes], int, int]:
-        """A snapshot of an earlier state of the log, followed by the events after it."""
+        """Return a snapshot of an earlier state of the log, followed by the events after it."""
         state = [state for state in self._chat.states if state.position <= self._length][-1 - at % 2 :][0]
         block = snapshot_frame("c1", encode(snapshot_of(state)), self._epoch, state.position)
         return [block], state.position, state.position
@@ -93,7 +93,7 @@ class PlayingServer(httpx2.AsyncBaseTransport):
 
     @property
     def is_calm(self) -> bool:
-        """All faults are used up."""
+        """Return whether all faults are used up."""
         return not self._faults
 
     @property

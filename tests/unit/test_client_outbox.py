@@ -1,4 +1,5 @@
-"""The outbox's law: a command is in it from `add` to `remove`, once, in order; in a file also over a death."""
+"""The outbox's law: a command is in it from `add` to `remove`, once, in order; in a file, it also survives the
+process."""
 
 import errno
 import os

@@ -1,4 +1,5 @@
-"""The sender of the Python client, on a clock that advances with each reading: no command is forgotten in a pause."""
+"""The sender of the Python client, on a clock that advances with each reading: no command is forgotten during a
+pause."""
 
 import asyncio
 from collections import Counter
@@ -28,7 +29,7 @@ class _SteppingLoop(asyncio.SelectorEventLoop):
 
 
 class _Recipient:
-    """Wants every command accepted."""
+    """Expects the acceptance of every command."""
 
     def __init__(self, sender_of: dict[str, OutboxSender]) -> None:
         self._sender_of = sender_of

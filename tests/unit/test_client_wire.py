@@ -27,7 +27,7 @@ class _Enough(Exception):
 
 
 async def watch(server: Server, count: int, last_event_id: str = "") -> Seen:
-    """The first `count` events as `type seq id`, and the reported states of the connection meanwhile."""
+    """Return the first `count` events as `type seq id`, and the states of the connection meanwhile."""
     seen: list[str] = []
     changes: list[Opened | Lost] = []
 
@@ -231,7 +231,8 @@ async def test_bytes_that_cannot_be_decompressed_are_a_broken_connection() -> No
 
 
 def test_events_that_count_from_another_snapshot_do_not_continue_a_stream() -> None:
-    """A server that lost its tail begins anew, and the snapshot of that may be lost: the next `seq` fits by chance."""
+    """A server that lost the end of its log begins anew, and its snapshot may be lost: the next `seq` fits by
+    chance."""
     event = Frame("c1", encode(ThreadUpdated(title="x")), 2, 1).for_base(0)
     with pytest.raises(Missed):
         list(Reading({"c1": 0}, resumed_from="1-72-72").feed(event))

@@ -1,4 +1,5 @@
-"""Monotonic clocks start near zero: nothing takes a constant for a moment of one, and all works just after a boot."""
+"""Monotonic clocks start near zero: no code uses a constant as a moment of one, and everything works just after a
+boot."""
 
 import os
 import re
@@ -19,7 +20,7 @@ SCRIPT_ROOMS = ("web/app", "web/client", "examples", "tests")
 SCRIPTS = frozenset({".ts", ".tsx", ".js", ".cjs"})
 
 NOT_OURS = frozenset({"node_modules", "dist", "build"})
-"""Directories of what was installed or built."""
+"""Directories of installed or built files."""
 
 ON_A_YOUNG_CLOCK = [
     "tests/unit/test_writer.py",
@@ -32,7 +33,7 @@ YOUNG_SECONDS = 300
 """About 5 on a quiet machine."""
 
 NOW = re.compile(r"\bnow\(\)\s*[-<>]=?\s*(?:this\.)?(\w+)|(?:this\.)?(\w+) = [^=;]*\bnow\(\)")
-"""What TypeScript compares with a clock, subtracts from one, or gives its value."""
+"""Matches the values that TypeScript compares with a clock, subtracts from one, or sets to its value."""
 
 
 @pytest.mark.parametrize("room", PYTHON_ROOMS)
@@ -46,7 +47,7 @@ def test_no_constant_is_taken_for_a_moment(room: str) -> None:
 
 
 def zero_moments(source: str) -> list[str]:
-    """The names of a TypeScript file that hold moments and are given 0."""
+    """Return the names in a TypeScript file that hold moments and are set to 0."""
     moments = {name for pair in NOW.findall(source) for name in pair if name}
     return sorted(name for name in moments if re.search(rf"\b{name}\b(?:: number)? = 0\b(?!\.)", source))
 

@@ -178,7 +178,7 @@ _json = st.recursive(
 
 @st.composite
 def _nearly_commands(draw: st.DrawFn) -> JsonObject:
-    """A good command with some of its values, at any depth, replaced by any JSON."""
+    """Return a valid command with some of its values, at any depth, replaced by any JSON."""
     body = copy.deepcopy(draw(st.sampled_from(list(COMMANDS.values()))))
     for place, key in draw(st.lists(st.sampled_from(list(_slots(body))), max_size=2)):
         place[key] = draw(_json)
@@ -206,7 +206,7 @@ def test_command_with_any_json_in_it_is_read_or_refused(body: JsonObject) -> Non
     assert body_digest(encoded)
 
 
-# --- what is ours alone
+# --- our own fields
 
 
 @pytest.mark.parametrize(

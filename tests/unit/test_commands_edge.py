@@ -121,7 +121,7 @@ async def test_a_chat_of_somebody_else_is_not_listened_to(harness: Harness, owne
 async def test_a_command_hears_its_outcome_when_the_chat_is_made_just_before_it_is_laid_down(
     harness: Harness, method: str, path: str, body: JsonObject | None, wait: str, told: tuple[object, ...]
 ) -> None:
-    """The order is forced: the edge has found no chat, then another request makes it, then the post is carried out."""
+    """The order is forced: the edge finds no chat, then another request creates it, then the post is carried out."""
     held = harness.store.hold("post")
     answers: list[httpx2.Response] = []
     async with edge(harness) as client, harness.hosting("w1"), anyio.create_task_group() as tasks:
@@ -143,7 +143,7 @@ async def test_a_chat_that_its_first_set_params_makes_is_listened_to(harness: Ha
     assert (answer.status_code, answer.json()["status"]) == (200, "applied")
 
 
-# a store that fails on the way
+# a store that fails during a request
 
 
 @pytest.mark.parametrize("call", ["meta", "follow", "notice"])

@@ -61,7 +61,7 @@ class Played(MemoryStore):
             self.kept.log = []
 
     def checkpoint_and_trim(self) -> None:
-        """What an append does when much was written without a rest."""
+        """Do what an append does when much was written without a rest."""
         self.kept.snap = (self.state.head, 1, encode_state(self.state))
         self.kept.log = self.kept.log[-1:]
         self.policy.move_checkpoint(Head.parse(self.kept.head).entry_id, 1, None)
@@ -70,7 +70,8 @@ class Played(MemoryStore):
         return encode(snapshot_of(await state_at(self, CHAT, position)))
 
     async def held(self) -> list[int]:
-        """The positions that can be shown; each is shown as it was, and an error names the next that can be."""
+        """Return the positions that can be shown; each must be shown as it was, and an error must name the next
+        available one."""
         found: list[int] = []
         missing: list[tuple[int, int]] = []
         for position in range(self.state.position + 1):

@@ -1,4 +1,4 @@
-"""The kit's own reader of event streams: it must refuse what browsers would read and clients would not."""
+"""The kit's own reader of event streams: it must refuse what browsers would accept and other clients would not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Patterns of the transcripts, and the transcripts as files: a check that checks nothing must not go unseen."""
+"""Patterns of the transcripts, and the transcripts as files: a check that checks nothing must be noticed."""
 
 import json
 import re

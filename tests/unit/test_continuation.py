@@ -18,11 +18,11 @@ from threadcast.providers.base import Delta, Finished, ReasoningDelta, TextDelta
 SHOWN = "The harbour wakes early. Boats leave at dawn, and the town counts them."
 
 LETTERS = st.text(alphabet="ab\n", max_size=60)
-"""Of few letters, so that texts repeat each other and themselves in many ways."""
+"""Texts of few letters, so that they repeat each other and themselves in many ways."""
 
 
 def cut(text: str, at: list[int]) -> list[str]:
-    """`text` in pieces, cut at these places."""
+    """Return `text` in pieces, cut at these places."""
     edges = sorted({0, len(text), *(edge for edge in at if edge <= len(text))})
     return [text[begin:end] for begin, end in pairwise(edges)]
 
@@ -32,7 +32,7 @@ def said(texts: Repeats | WhiteSpace, pieces: list[str]) -> str:
 
 
 def by_definition(shown: str, text: str) -> str:
-    """The rule in one line: without the longest end of `shown` with which `text` begins."""
+    """Apply the rule in one line: `text` without the longest end of `shown` with which it begins."""
     for count in range(min(len(shown), len(text)), LEAST_REPEAT_CHARACTERS - 1, -1):
         if text.startswith(shown[len(shown) - count :]):
             return text[count:]

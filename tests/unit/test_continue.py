@@ -1,4 +1,4 @@
-"""Going on with an answer: in the same message, after its calls, or from scratch (CMD-6)."""
+"""Continuing an answer: in the same message, after its calls, or from scratch (CMD-6)."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from threadcast_protocol.wire.failures import failure_of, without_failure
 
 
 def stopped(text: str = "half an ", *, on_abort: str = "keep") -> PureChat:
-    """A chat whose only answer was stopped."""
+    """Return a chat whose only answer was stopped."""
     chat = PureChat(table(), say("q"))
     chat.stream(AppendContent(text))
     chat.command(Abort(client_request_id="x"))

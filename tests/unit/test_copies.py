@@ -1,4 +1,4 @@
-"""Chats that begin with another one's words: forks, and messages handed back (CMD-12)."""
+"""Chats that begin with a copy of another chat's messages: forks, and restored messages (CMD-12)."""
 
 from collections.abc import Sequence
 

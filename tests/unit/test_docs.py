@@ -20,7 +20,7 @@ PAGES = {
 
 
 def sections(page: Path) -> set[str]:
-    """`4` for each heading `## 4. …`, and `4.2` for each numbered line under it."""
+    """Return `4` for each heading `## 4. …`, and `4.2` for each numbered line under it."""
     found: set[str] = set()
     current = ""
     for line in page.read_text().splitlines():
@@ -56,7 +56,7 @@ def test_every_test_that_a_page_names_exists() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that `#…` can refer to in a page: its headings, as code forges spell them."""
+    """Return the names that `#…` can refer to in a page: its headings, in the spelling of code forges."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -91,7 +91,7 @@ def test_decisions_are_numbered_without_gaps_and_listed_with_their_titles_and_st
 
 
 def test_every_promise_of_the_readme_has_its_line_and_its_tests() -> None:
-    """Which test is named on the line exists: `test_every_test_that_a_page_names_exists`."""
+    """`test_every_test_that_a_page_names_exists` checks that the test on each line exists."""
     page = (ROOT / "docs/reliability.md").read_text()
     promised = " ".join((ROOT / "README.md").read_text().split())
     lines = [line.split("|") for line in page.partition("## The promises")[2].partition("\n## ")[0].splitlines()]

@@ -1,4 +1,4 @@
-"""`threadcast doctor`: what it finds on a fresh machine, beside a server that runs, and where something is wrong."""
+"""`threadcast doctor`: its findings on a fresh machine, beside a running server, and where something is wrong."""
 
 import socket
 from contextlib import closing

@@ -1,4 +1,5 @@
-"""The pure parts of durable agents: values, the journal's fold, waits, compared text, and what the decorator takes."""
+"""The pure parts of durable agents: values, the journal's fold, waits, compared text, and the arguments of the
+decorator."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class Page(msgspec.Struct):
 
 
 class Model:
-    """What pydantic's models have."""
+    """The interface of pydantic's models."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -17,7 +17,7 @@ def image(digit: int) -> JsonObject:
 
 
 def shown(content: Any) -> list[str]:  # Any: raw or read
-    """Words as they are, images by their digit."""
+    """Return text parts as they are, and images by their digit."""
     if isinstance(content, str):
         return [content]
     return [part.text if hasattr(part, "text") else f"image {part.image_url.url[-1]}" for part in content]
@@ -39,7 +39,7 @@ OLD = [image(1), image(2)]
 
 
 def first(kind: str) -> UserMessage:
-    """The same message, as attachments or as parts."""
+    """Return the same message, with attachments or with parts."""
     if kind == "attachments":
         return UserMessage(client_request_id="old", content="old", attachments=OLD)
     return UserMessage(client_request_id="old", content=[{"type": "text", "text": "old"}, *OLD])

@@ -1,4 +1,4 @@
-"""The tree of errors: every code is in the closed set, and msgspec's sentences become places in a body."""
+"""The tree of errors: every code is in the closed set, and msgspec's sentences become paths in a body."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
 """The outcome of every command of PROTOCOL §2 in every state of a chat: sent once, sent twice, and with unknown ids.
 
-The table says how a command fares in a state: `acts` at once, `waits` in the queue for its turn, or a code of refusal.
-After that the chat is brought to rest, every command has had its last word, and the law holds for every reader.
+The table gives the outcome of a command in a state: `acts` at once, `waits` in the queue, or a code of refusal. After
+that the chat is brought to rest; every command has its final ack, and the law holds for every reader.
 """
 
 from collections.abc import Callable
@@ -135,7 +135,7 @@ REFUSED_ALWAYS = {"branch_from_chat": "conflict", "restore_messages": "conflict"
 
 
 def fate(state: str, kind: str) -> str:
-    """The outcome of the command `kind` in `state`."""
+    """Return the outcome of the command `kind` in `state`."""
     at_rest = state in ("idle", "error")
     if kind in WAITS:
         return "acts" if at_rest else "waits"
@@ -170,7 +170,7 @@ def rest(chat: PureChat) -> None:
 
 
 def final_words(chat: PureChat) -> dict[str, list[bool]]:
-    """The final ack of each request id in the entries."""
+    """Return the final ack of each request id in the entries."""
     words: dict[str, list[bool]] = {}
     for request_id, accepted in chat.final_acks:
         words.setdefault(request_id, []).append(accepted)

@@ -1,4 +1,4 @@
-"""When the model that was asked is down, the next one of the profile answers, in the same round and message."""
+"""When the requested model is down, the profile's next model answers, in the same round and message."""
 
 from collections.abc import AsyncGenerator
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Moody:
-    """A provider that fails as a test wants, after so many words. It counts how often it was asked."""
+    """A provider that fails as a test configures, after this many words. It counts its calls."""
 
     def __init__(self, name: str, fails: Cause | None = None, *, words: int = 0, named: str = "") -> None:
         self.name = name
@@ -50,7 +50,7 @@ class Moody:
 
 
 async def answered_by(*providers: Moody, model: str = "a/m", fallback: list[str] | None = None) -> Harness:
-    """A harness in which one question was asked to `model`."""
+    """Yield a harness in which one question was sent to `model`."""
     profile = Profile(name="agent", fallback=["b/m", "c/m"] if fallback is None else fallback)
     harness = Harness(providers=providers, model=model, profile=profile)
     await harness.own("w1", say("hello"))

@@ -1,4 +1,4 @@
-"""A feed in process: coalescing, news that may have been missed, readers that are slow, a store that is away."""
+"""A feed in process: coalescing, messages that may have been missed, slow readers, an unreachable store."""
 
 import json
 from collections import Counter
@@ -29,7 +29,7 @@ DEADLINE_SECONDS = 30.0
 
 
 class CountingStore(MemoryStore):
-    """`calls` counts what the feed asked; `is_away` refuses it."""
+    """`calls` counts the feed's calls; `is_away` refuses them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class CountingStore(MemoryStore):
             raise Unavailable("away")
 
     async def change(self, chat_id: str, title: str) -> None:
-        """A chat of ann's, made at its first change."""
+        """Create a chat of ann's by its first change."""
         if chat_id not in self._heads:
             self._heads[chat_id] = (await owned(self, chat_id=chat_id)).head
         request = entry(self._heads[chat_id], chat_id=chat_id, meta=(("title", title),))
@@ -60,7 +60,7 @@ class CountingStore(MemoryStore):
 
 
 class Screen:
-    """A reader's end: what it was sent, and the titles that it shows."""
+    """A reader: what it received, and the titles that it shows."""
 
     def __init__(self) -> None:
         self.frames: list[JsonObject] = []
@@ -103,7 +103,7 @@ class Screen:
 
 @asynccontextmanager
 async def watching(feeds: Feeds, owner: str = "ann", buffer_max_bytes: int = 262_144) -> AsyncIterator[Screen]:
-    """Subscribes as the endpoint does, without HTTP, and waits for the snapshot."""
+    """Subscribe as the endpoint does, without HTTP, and wait for the snapshot."""
     screen = Screen()
     async with feeds.feed(owner) as feed, anyio.create_task_group() as tasks:
         reader = ViewReader(ChatsView(feed))

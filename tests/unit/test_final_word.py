@@ -1,4 +1,4 @@
-"""The last word on an answer, payloads and events of tools, titles (EVT-11, EVT-18, EVT-19, TREE-5)."""
+"""The final form of an answer, payloads and events of tools, titles (EVT-11, EVT-18, EVT-19, TREE-5)."""
 
 import json
 

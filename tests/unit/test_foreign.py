@@ -23,7 +23,7 @@ from threadcast_protocol.wire.errors import ToolFailed
 
 
 class PanicException(BaseException):
-    """As `pyo3_runtime.PanicException`."""
+    """Stands for `pyo3_runtime.PanicException`."""
 
 
 class Note(msgspec.Struct):

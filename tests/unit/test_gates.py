@@ -307,7 +307,7 @@ ANN, BEN, CY = (Principal(name, ("approve",)) for name in ("ann", "ben", "cy"))
 
 
 def wiring_by(*authors: Principal) -> PureChat:
-    """A chat whose run answers the merged messages of `authors`, and waits for the approval of its call."""
+    """Return a chat whose run answers the merged messages of `authors`, and waits for the approval of its call."""
     chat = PureChat(table({**ASK, **OTHER}))
     chat.command(say("0"), by=authors[0])
     for number, author in enumerate(authors, 1):
@@ -318,7 +318,7 @@ def wiring_by(*authors: Principal) -> PureChat:
 
 
 def accepting(chat: PureChat, by: Principal) -> list[str]:
-    """The codes with which an acceptance is refused, by both commands that clients cause."""
+    """Return the codes with which an acceptance is refused, for both commands that clients can send."""
     (reason,) = chat.state.runtime.pause_reasons
     answer = AnswerQuestion(
         client_request_id=f"q{by.id}", tool_call_id=reason.tool_call_id, accepted=True, input_hash=reason.input_hash

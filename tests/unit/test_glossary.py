@@ -1,7 +1,7 @@
 """One word for each thing: no identifier uses a name that the glossary in CONTRIBUTING.md has replaced.
 
-The test reads identifiers and file names, never strings or comments: tags on the wire, Redis keys, metric names and
-ordinary English are not its business.
+The test reads identifiers and file names, never strings or comments, so it ignores tags on the wire, Redis keys, metric
+names and ordinary English.
 """
 
 import io
@@ -18,7 +18,7 @@ from tests.support.server import ROOT
 FOLDERS = ("protocol", "client", "server", "bench", "examples", "scripts", "tests", "web")
 
 NOT_OURS = frozenset({"node_modules", "dist", "build", "static", ".venv"})
-"""Directories of what was installed or built."""
+"""Directories of installed or built files."""
 
 
 class Old(NamedTuple):
@@ -67,7 +67,7 @@ OLD = [
     Old("pace", "append_pace (process) or append_group (actor)", PYTHON, True),
     Old("Pace", "AppendGroup", PYTHON, True),
 ]
-"""Words that are ordinary English elsewhere are refused only where the old name stood."""
+"""Words that are ordinary English elsewhere are refused only where the old name was used."""
 
 EXEMPT = {("server/threadcast/cli.py", "seat"): "argparse makes it of the option `--seat`, which stays"}
 """Names that stay, with the reason. Names of the wire and of Redis are strings, or `name=` of a field, so they need no

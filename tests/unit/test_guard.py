@@ -1,4 +1,4 @@
-"""The reply guard: answers in a forbidden script are asked for again, a bounded number of times (LOOP-10)."""
+"""The reply guard: answers in a forbidden script are requested again, a bounded number of times (LOOP-10)."""
 
 from typing import get_args
 

@@ -1,4 +1,5 @@
-"""A tool flagged `hide_input`: clients see name and id of its calls, the tool and the model all of them (EVT-8)."""
+"""A tool flagged `hide_input`: clients see the name and id of its calls, while the tool and the model see the whole
+call (EVT-8)."""
 
 import itertools
 
@@ -27,7 +28,7 @@ ARGUMENTS = f'{{"word":"{SECRET}"}}'
 
 
 def chat_with(tool: FakeTool, *calls: str, chat_id: str = "c1") -> PureChat:
-    """A chat whose model has called `tool` as often as there are ids."""
+    """Return a chat whose model has called `tool` once for each id."""
     chat = PureChat(table({tool.name: tool}), say("q", "go"), chat_id=chat_id)
     assert isinstance(chat.step, CallModel)
     step = chat.step

@@ -181,7 +181,8 @@ async def test_a_command_that_crashes_its_actor_three_times_is_given_up_like_one
         nonlocal messages
         messages += prefix == "msg"
         if prefix == "msg" and messages % 2 == 0:
-            raise ZeroDivisionError  # in the plan's announcement of the answer, outside what guards a command
+            # in the plan's announcement of the answer, which is outside the guarded part of a command
+            raise ZeroDivisionError
         return harness.new_id(prefix)
 
     harness.worker_context("w1", new_id=new_id)

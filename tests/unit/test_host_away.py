@@ -17,7 +17,7 @@ from threadcast.tools.base import Retry
 pytestmark = pytest.mark.anyio
 
 
-# giving back, being cut off
+# handing chats back, losing the store
 
 
 @pytest.mark.row("SES-4")
@@ -123,7 +123,7 @@ async def test_a_beat_that_says_lost_of_an_actor_that_has_ended_is_not_held_agai
 
 
 async def test_a_bucket_whose_beats_hang_takes_none_of_the_others_with_it() -> None:
-    """In a Cluster one node may be away: its chats are fenced, those of the others beat on."""
+    """In a Cluster one node may be unreachable: its chats are fenced, and those of other nodes keep their leases."""
     tool = GatedTool(retry="once")
     harness = Harness(tool)
     timings = LeaseTimings(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
@@ -136,7 +136,8 @@ async def test_a_bucket_whose_beats_hang_takes_none_of_the_others_with_it() -> N
         await harness.post(call(), chat_id=other)
         await watcher.at_rest(1, DEADLINE_SECONDS)
         await tool.entered(2)
-        await harness.store.called("beat", harness.store.calls["beat"] + 30)  # 0.6 s, longer than it may go without
+        # 0.6 s, longer than a lease lasts without a beat
+        await harness.store.called("beat", harness.store.calls["beat"] + 30)
         tool.go_on.set()
         await elsewhere.at_rest(1, DEADLINE_SECONDS)
         beat.let_go()
@@ -177,7 +178,7 @@ async def test_replies_that_make_no_sense_are_counted_and_do_not_end_a_host(harn
 
 async def test_a_bucket_whose_claim_fails_does_not_keep_the_others_waiting(harness: Harness) -> None:
     harness.store.loses_bells = True
-    harness.store.fail("claim", "refused")  # the first bucket's of the first sweep
+    harness.store.fail("claim", "refused")  # the beat of the first bucket of the first sweep
     async with harness.watching() as watcher, harness.hosting("w1", BELLS_ONLY):
         await harness.post(say("hello"))
         assert harness.store.bucket_of(CHAT) > 0
@@ -212,7 +213,7 @@ async def test_only_the_newest_crashes_and_unreadable_logs_are_remembered(
     assert list(host._unfoldable) == ["chat-3", "chat-4", "chat-5"]
 
 
-# what the log says
+# the content of the log
 
 
 async def test_every_line_from_inside_an_actor_says_its_own_chat(harness: Harness) -> None:
@@ -243,11 +244,12 @@ async def test_an_answer_that_nobody_has_listed_ends_no_worker(harness: Harness,
         harness.store.fail(call, "broken reply")
         for runs, text in enumerate(
             ("second", "third"), 2
-        ):  # it meets the third if the first one's owner was still there
+        ):  # the call meets the third owner if the first one was still active
             await harness.post(say(text))
             with anyio.fail_after(DEADLINE_SECONDS):
                 while watcher.runs_ended < runs or not watcher.state or not watcher.state.is_at_rest:
-                    harness.store.clock.now_ms += FAST.lease_ms  # the chat of an actor that failed waits for its lease
+                    # the chat of an actor that failed waits until its lease expires
+                    harness.store.clock.now_ms += FAST.lease_ms
                     await anyio.sleep(0.02)
     users = [text for role, text in watcher.messages if role == "user"]
     assert users == ["first", "second", "third"]

@@ -1,4 +1,4 @@
-"""The socket, the process's bounds, and how long a connection may rest."""
+"""The socket, the process's bounds, and how long an idle connection is kept."""
 
 import asyncio
 import resource
@@ -52,7 +52,7 @@ def test_a_system_that_refuses_more_open_files_is_served_with_what_there_are(mon
 
 
 NGINX_SECONDS = 60
-"""An upstream connection of nginx is used again within so long (`keepalive_timeout` of ngx_http_upstream_module)."""
+"""nginx reuses an upstream connection for this long (`keepalive_timeout` of ngx_http_upstream_module)."""
 
 
 @pytest.mark.anyio

@@ -1,4 +1,4 @@
-"""Tools that a client carries out: published, parked, claimed, answered by anybody, or too late (PROTOCOL §12)."""
+"""Tools that a client carries out: published, parked, claimed, answered by any client, or too late (PROTOCOL §12)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The check of large blobs: it accepts and refuses what decoding them as a whole would."""
+"""The check of large blobs: it accepts and refuses the same as decoding them as a whole."""
 
 import base64
 import hashlib

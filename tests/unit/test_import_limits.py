@@ -112,7 +112,7 @@ async def test_two_threads_read_imports_and_end_when_their_callers_leave(monkeyp
     def slow(lines: Spool, _: int) -> list[import_files.ChatInFile]:
         begun.release()
         until = time.monotonic() + 20
-        while time.monotonic() < until:  # stands for a body that takes very long
+        while time.monotonic() < until:  # stands for a body that takes very long to read
             list(lines.spans())
         raise AssertionError("nobody stopped this thread")
 

@@ -18,7 +18,7 @@ JSON = st.recursive(
 
 
 def separators(value: object) -> int:
-    """The commas and opening brackets that JSON needs for `value`."""
+    """Return the commas and opening brackets that JSON needs for `value`."""
     if isinstance(value, dict):
         return 1 + max(0, len(value) - 1) + sum(separators(each) for each in value.values())
     if isinstance(value, list):

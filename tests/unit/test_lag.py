@@ -1,4 +1,4 @@
-"""The lag of the event loop is measured, and a blockage is logged once, with its place in the code and without
+"""The lag of the event loop is measured, and a blockage is logged once, with its location in the code and without
 values."""
 
 import io

@@ -1,5 +1,5 @@
 """A log that is longer than a page is read to its end, and read again from the start if it is trimmed meanwhile; it is
-never half folded."""
+never folded partially."""
 
 from collections.abc import Callable
 
@@ -48,7 +48,7 @@ async def long_log(harness: Harness) -> Writer:
 
 
 async def trim(harness: Harness, writer: Writer) -> None:
-    """Write until a checkpoint comes and all goes that was there before."""
+    """Write until a checkpoint is written and all earlier entries are trimmed."""
     last = Head.parse(writer.state.head).entry_id
     for _ in range(9):
         await writer.commit(weight(600_000))
@@ -150,7 +150,7 @@ async def test_an_actor_takes_up_a_chat_of_many_pages_and_goes_on(harness: Harne
 
 
 class _Loading:
-    """Loads the chat beside what a test does to it."""
+    """Loads the chat while a test changes it."""
 
     def __init__(self, harness: Harness) -> None:
         self._harness = harness

@@ -37,7 +37,7 @@ def of_group(name: str) -> Iterator[Requirement]:
 
 
 def of_distributions() -> Iterator[Requirement]:
-    """The dependencies of the three distributions, without the distributions themselves."""
+    """Return the dependencies of the three distributions, without the distributions themselves."""
     for folder in DISTRIBUTIONS:
         project = manifest(folder)["project"]
         assert isinstance(project, dict)
@@ -56,13 +56,13 @@ WANTED = {
 
 
 def entries(lock: str) -> list[str]:
-    """The entries of a lock: a requirement, its marker and its hashes, on one line each."""
+    """Return the entries of a lock: a requirement, its marker and its hashes, on one line each."""
     text = (LOCKS / f"{lock}.txt").read_text("utf-8").replace("\\\n", " ")
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
 def pinned(lock: str) -> dict[str, set[str]]:
-    """The versions of each package; several where markers tell them apart."""
+    """Return the versions of each package; several if markers distinguish them."""
     found: dict[str, set[str]] = {}
     for entry in entries(lock):
         requirement = Requirement(entry.partition("--hash")[0])

@@ -1,4 +1,5 @@
-"""A log message either continues the log, is known already, or tells that entries were missed; the log gives these."""
+"""A log message either continues the log, is known already, or shows that entries were missed; the log provides
+these."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Markers of payloads and suggestions in a model's text: found wherever models write them, but not in code."""
+"""Markers of payloads and suggestions in a model's text: they are found wherever models write them, but not in code."""
 
 import json
 
@@ -17,7 +17,7 @@ ONE = '{"a": 1}'
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        # At the beginning of a line, alone on it: the line goes.
+        # A marker alone on its line: the whole line is removed.
         (f"Look.\nCHART: {ONE}\nThere.", "Look.\nThere."),
         (f"Look.\n\nCHART: {ONE}\n\nThere.", "Look.\n\nThere."),
         (f"Look.\n  CHART: {ONE}", "Look."),
@@ -44,7 +44,7 @@ ONE = '{"a": 1}'
         (f"Look.\nCHART: `{ONE}` There.", "Look.\nThere."),
         (f"Look.\nCHART: ```json {ONE} ```", "Look."),
         (f"- CHART:\n  ```json\n  {ONE}\n  ```\n- more", "- more"),
-        # In the middle of a line: the marker and its JSON alone.
+        # In the middle of a line: only the marker and its JSON are removed.
         (f"Sales: CHART: {ONE} as you see.", "Sales: as you see."),
         (f"Sales are here: **CHART:** {ONE}.", "Sales are here:."),
         (f"Sales (CHART: {ONE}) rose.", "Sales () rose."),
@@ -67,7 +67,7 @@ ONE = '{"a": 1}'
         (f"1. ```\n   code\n   ```\n   CHART: {ONE}", "1. ```\n   code\n   ```"),
         (f"- a\n    ```\n    code\n    ```\n- CHART: {ONE}", "- a\n    ```\n    code\n    ```"),
         (f"```\ncode\n   ```\nCHART: {ONE}", "```\ncode\n   ```"),
-        # In lists and quotations, the indent counts from where their content begins.
+        # In lists and quotations, the indent counts from the beginning of their content.
         (f"1. one\n   - two\n\n     CHART: {ONE}", "1. one\n   - two"),
         (f"- a\n\n  - b\n\n      CHART: {ONE}", "- a\n\n  - b"),
         (f"> - a\n>\n>     CHART: {ONE}", "> - a\n>"),
@@ -77,10 +77,10 @@ ONE = '{"a": 1}'
         (f"===\n    CHART: {ONE}", "==="),
         (f"a\n    # b\n    CHART: {ONE}", "a\n    # b"),
         (f"Look.\n# CHART: {ONE}\n    NOTE: {ONE}\nThere.", "Look.\nThere."),
-        # A fence around the JSON that a longer one closes, or the end of the text.
+        # A fence around the JSON that a longer one closes, or that ends with the text.
         (f"Look.\nCHART:\n```\n{ONE}\n````\nThere.", "Look.\nThere."),
         (f"Look.\nCHART:\n```\n{ONE}\n", "Look."),
-        # The lines that stay keep their indent.
+        # The remaining lines keep their indent.
         (f"CHART: {ONE}\n\n    code line\n", "    code line"),
         (f"CHART: {ONE}\n\n    NOTE: {ONE}\n", f"    NOTE: {ONE}"),
         (f"    indented first line\n\nCHART: {ONE}\n\nend", "    indented first line\n\nend"),
@@ -130,18 +130,18 @@ def test_a_marker_is_found_and_goes_with_what_belongs_to_it(text: str, left: str
         f"```\ncode\n```\n    CHART: {ONE}",
         f"a\n\n---\n    CHART: {ONE}",
         f"* * *\n    CHART: {ONE}",
-        # A fence that holds more than the JSON.
+        # A fence that contains more than the JSON.
         f"CHART:\n```json\n{ONE}\n// note\n```\nrest",
         f"CHART:\n```json\n{ONE}\n{ONE}\n```\nrest",
         f"CHART: `{ONE} and` rest",
-        # Words that only look like one.
+        # Words that only look like a marker.
         f"MY_CHART: {ONE}",
         f"XCHART: {ONE}",
         f"CHARTS: {ONE}",
         f"chart: {ONE}",
         f"CHART {ONE}",
         f"CHART - {ONE}",
-        # No JSON, or not all of it.
+        # No JSON, or incomplete JSON.
         "CHART: 5 of them",
         'CHART: "yes"',
         "CHART: none",
@@ -226,7 +226,7 @@ def test_of_any_text_what_is_left_is_the_text_without_what_was_found(pieces: lis
         assert cleaned == text
         return
     assert all(each.marker in ANY for each in found)
-    # Every word that stays was there, in that order; nothing is made up.
+    # Every remaining word was in the text, in the same order; nothing is added.
     rest = iter(text)
     assert all(letter in rest for letter in cleaned if not letter.isspace())
 

@@ -13,7 +13,7 @@ from threadcast_protocol.framing.codec import encode
 
 
 def calling(times: int = 1) -> PureChat:
-    """A chat in which a tool runs, and will run so often."""
+    """Return a chat in which a tool runs, and will run this many times."""
     chat = PureChat(table({"note": FakeTool(name="note")}), say("a"))
     chat.asks(*[call(f"c{n}", "note") for n in range(times)])
     return chat

@@ -1,4 +1,4 @@
-"""Messages, parts, usage: what stands on the wire, and what adds up."""
+"""Messages, parts, usage: their form on the wire, and their sums."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""A sub-chat that is deleted before its first append is known as a child of its parent, which must be told."""
+"""A sub-chat that is deleted before its first append is still known as a child of its parent, which must be told."""
 
 import pytest
 

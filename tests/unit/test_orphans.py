@@ -26,7 +26,7 @@ from threadcast_protocol.wire.thread import ThreadChanges
 pytestmark = pytest.mark.anyio
 
 LONG = "call gated {}"
-"""What keeps a child until the tool is let go."""
+"""Text that keeps a child running until the test releases the tool."""
 
 
 @pytest.fixture
@@ -44,8 +44,8 @@ async def delegate(harness: Harness, prompt: str = LONG, request_id: str = "ask"
 
 
 async def opened(harness: Harness, *, is_sent: bool) -> OutboundMessage:
-    """The outbound message with which a sub-chat begins. Its parent's owner died before, or after, the child's inbox
-    had it."""
+    """Return the outbound message with which a sub-chat begins. Its parent's owner died before, or after, the child's
+    inbox received the message."""
     await delegate(harness)
     held = harness.store.hold("post", reply_only=is_sent)
     async with harness.owning("w1"):
@@ -59,12 +59,12 @@ async def delete(harness: Harness) -> None:
 
 
 async def break_off_a_delete(harness: Harness) -> None:
-    """The chat is deleted, but the deletion is interrupted before it deletes a sub-chat."""
+    """Delete the chat, but interrupt the deletion before it deletes a sub-chat."""
     assert await harness.store.delete(CHAT, LOCAL.id, "n")
 
 
 async def live_again(harness: Harness) -> None:
-    """The deleted chat is imported by its owner."""
+    """Let the owner import the deleted chat."""
     message = Message(role="user", content="again", message_id="m_again")
     command = ImportChat(client_request_id="import", thread=ThreadChanges(), messages=[message])
     request = PostRequest(

@@ -42,7 +42,7 @@ def hatch_build() -> Any:  # Any: see Hook
 
 @pytest.fixture
 def hook(tmp_path: Path) -> Any:  # Any: see Hook
-    """The hook of a clone at `tmp_path` for the wheel of the server."""
+    """Return the hook of a clone at `tmp_path` for the wheel of the server."""
     (tmp_path / "web" / "app").mkdir(parents=True)
     root = str(tmp_path / "server")
     return hatch_build().PageBuildHook(root, {}, None, SimpleNamespace(), root, "wheel")
@@ -129,7 +129,7 @@ def test_a_wheel_holds_the_page_and_nothing_that_made_it_and_asks_for_no_node(tm
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", tmp_path],
         cwd=ROOT / "server",
-        env={**os.environ, "THREADCAST_PAGE": "skip"},  # it stands already, and others look at it
+        env={**os.environ, "THREADCAST_PAGE": "skip"},  # the page is already built, and other tests read it
         capture_output=True,
         check=True,
         timeout=120,

@@ -1,6 +1,7 @@
-"""The page asks for nothing that others could not: its sources name public endpoints and leave asking to the client.
+"""The page uses only the public API: its sources name public endpoints and leave requests to the client.
 
-Read as text, without a compiler: paths stand in quotes or in templates, whose holes count as one segment each.
+The sources are read as text, without a compiler: paths are in quotes or in templates, whose placeholders count as one
+segment each.
 """
 
 import json
@@ -15,7 +16,7 @@ OPENAPI = ROOT / "protocol/schema/openapi.json"
 
 ASKS = re.compile(r"\bfetch\s*\(|\bXMLHttpRequest\b|\bEventSource\b|\bWebSocket\b|\bsendBeacon\b")
 UPLOADER = "composer/uploading.ts"
-"""The one file beside the client's that asks by itself: only XMLHttpRequest tells how far an upload has come."""
+"""The only file besides the client's that makes requests: only XMLHttpRequest reports the progress of an upload."""
 
 WRITES_HTML = re.compile(r"innerHTML|dangerouslySetInnerHTML|outerHTML|insertAdjacentHTML|document\.write|srcdoc")
 HTML_WRITERS = {
@@ -28,12 +29,12 @@ HTML_WRITERS = {
 RUNS_TEXT = re.compile(r"\beval\s*\(|\bnew Function\b|javascript:")
 
 WANTS_HTTPS = re.compile(r"\bcrypto\.(randomUUID|subtle)\b")
-"""Missing in pages that came over plain HTTP from another machine (https://www.w3.org/TR/secure-contexts/), such as on
-a phone in the same network."""
+"""APIs that are missing in pages loaded over plain HTTP from another machine (https://www.w3.org/TR/secure-contexts/),
+such as on a phone in the same network."""
 
 KEEPS = re.compile(r"\b(?:localStorage|sessionStorage|indexedDB)\b|document\.cookie")
 KEEPER = "state/storage.ts"
-"""The getters of these throw where a browser blocks them, and what is kept belongs to a person."""
+"""The getters of these throw if a browser blocks them, and the stored data belongs to a person."""
 
 LINKS = ("/", "/c/{}", "/favicon.svg", "/diagram")
 
@@ -51,14 +52,14 @@ A_PATH = re.compile(r"/[\w./{}%-]*")
 
 
 class Named(NamedTuple):
-    """A path in a source, its holes as `{}`; `method` where it stands before it."""
+    """A path in a source, with `{}` for its placeholders; `method` if it precedes the path."""
 
     path: str
     method: str | None
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """Each file's name and its text without comments."""
+    """Return each file's name and its text without comments."""
     for file in sorted(SOURCES.rglob("*.ts*")):
         yield file.relative_to(SOURCES).as_posix(), COMMENT.sub("", file.read_text("utf-8"))
 
@@ -67,7 +68,7 @@ def paths_in(text: str) -> Iterator[Named]:
     for found in PATH.finditer(text):
         quoted = found["plain"] or found["single"] or re.sub(r"\$\{(?:[^{}]|\{[^{}]*\})*\}", "{}", found["template"])
         path = quoted.partition("?")[0]
-        is_looked_at = found["before"].endswith("startsWith(")  # an address that came, not one that is asked
+        is_looked_at = found["before"].endswith("startsWith(")  # a received address, not a requested one
         if A_PATH.fullmatch(path) and not is_looked_at:
             method = METHOD.search(found["before"])
             yield Named(path, method and method[1])

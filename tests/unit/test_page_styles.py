@@ -1,8 +1,8 @@
 """A style sheet of the page changes only its own component: all sheets except two global ones are CSS Modules.
 
 Sheets of components are loaded when a component is first shown. A class rule in a global sheet that is loaded late
-changes what already stands on the page; `tests/browser/test_styles.py` looks for such changes in a browser. Here the
-sources are read as text: selectors of `*.module.css`, and the class names that components take from them.
+changes elements that are already on the page; `tests/browser/test_styles.py` looks for such changes in a browser. Here
+the sources are read as text: selectors of `*.module.css`, and the class names that components use.
 """
 
 import re
@@ -19,7 +19,7 @@ BLOCK = re.compile(r"(?P<head>[^{};]*)\{|\}")
 GLOBAL = re.compile(r":global\(\.([\w-]+)\)")
 
 LIBRARIES = ("hljs-", "katex")
-"""What highlight.js and KaTeX call their own classes."""
+"""The class names of highlight.js and KaTeX."""
 
 CLASS = re.compile(r"\.([a-zA-Z_][\w-]*)")
 IMPORT = re.compile(r'^import (\w+) from "(\.[\w./]*\.module\.css)";$', re.MULTILINE)
@@ -120,7 +120,8 @@ def test_components_use_every_class_of_their_sheets_and_no_other() -> None:
 
 
 def test_literal_class_names_are_those_of_the_global_sheet() -> None:
-    """Beside `language-python` and the like, by which the renderer of Markdown remembers a block's language."""
+    """The exception is `language-python` and the like, by which the renderer of Markdown remembers a block's
+    language."""
     literal = {
         f"{file.name}: {name}"
         for file, text in components().items()
@@ -133,8 +134,8 @@ def test_literal_class_names_are_those_of_the_global_sheet() -> None:
 
 
 def test_browser_tests_find_nothing_by_class() -> None:
-    """The build generates class names, so tests refer to roles, labels, texts and `data-` attributes. KaTeX's
-    classes are KaTeX's, and formulas have nothing else."""
+    """The build generates class names, so tests refer to roles, labels, texts and `data-` attributes. KaTeX's classes
+    are an exception, because formulas have no other names."""
     by_class = re.compile(
         r"""(?:locator|querySelector(?:All)?|closest)\(\s*f?["'`][^"'`]*(?<![\w/\d])\.(?!katex)[a-z][\w-]*"""
     )

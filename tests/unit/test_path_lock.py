@@ -1,4 +1,4 @@
-"""Which operations of a durable agent may add messages to the path at the same time."""
+"""Checks which operations of a durable agent may add messages to the path at the same time."""
 
 import asyncio
 from contextlib import AbstractAsyncContextManager
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-2")]
 
 
 class Order:
-    """Runs operations beside each other; `order` has what has begun and ended."""
+    """Runs operations beside each other; `order` records which have begun and ended."""
 
     def __init__(self, lock: PathLock) -> None:
         self.lock = lock

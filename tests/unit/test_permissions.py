@@ -33,7 +33,7 @@ def asked(chat: PureChat) -> PauseReason:
 
 
 def after_permission(tools: dict[str, FakeTool], remember: str, name: str = READ) -> PureChat:
-    """A chat whose model asks again, after a person always allowed `name` or all of its server."""
+    """Return a chat whose model asks again, after a person always allowed `name` or the whole server."""
     chat = PureChat(table(tools), say("a"))
     chat.asks(call("c0", name))
     assert asked(chat).change is UNSET

@@ -1,4 +1,4 @@
-"""The agent's next step as a function of the log: rounds, limits, gates, and what a successor does after a crash."""
+"""The agent's next step as a function of the log: rounds, limits, gates, and the work of a successor after a crash."""
 
 import pytest
 
@@ -22,7 +22,7 @@ TOOLS = {
 
 
 def asked(*calls: tuple[str, str], max_rounds: int = 20) -> PureChat:
-    """A chat whose model has just asked for these (id, tool) calls."""
+    """Return a chat whose model has just asked for these (id, tool) calls."""
     chat = PureChat(table(TOOLS, max_rounds=max_rounds), say("a"))
     ask(chat, *calls)
     return chat

@@ -1,4 +1,4 @@
-"""Typing: what only repeats the last word of a stream is passed on once a second, and a change always."""
+"""Typing: a repetition of a stream's last report is passed on once a second, and a change always."""
 
 from collections.abc import AsyncIterator
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def told(heard: AsyncIterator[bytes | None], count: int) -> list[tuple[str, bool]]:
-    """The next presence message: the stream that it is from, and whether a user is typing there."""
+    """Return the next presence message: its stream, and whether a user is typing there."""
     said: list[tuple[str, bool]] = []
     with anyio.fail_after(DEADLINE_SECONDS):
         while len(said) < count:

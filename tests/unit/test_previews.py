@@ -34,7 +34,7 @@ PROPOSED = Preview("A new article", {"title": "Tides", "body": "They come."})
 def harness(
     *, commit_tool: str = "save", retry: Retry = "once", policy: Policy = "auto", traits: Traits = NO_TRAITS
 ) -> PureChat:
-    """`retry`, `policy` and `traits` are the commit tool's."""
+    """Yield a harness; `retry`, `policy` and `traits` are the commit tool's."""
     tools = {
         "propose": FakeTool(
             name="propose", policy="preview", traits=Traits(payload_type="article", commit_tool=commit_tool)
@@ -59,7 +59,7 @@ def previewed(
     policy: Policy = "auto",
     traits: Traits = NO_TRAITS,
 ) -> tuple[PureChat, PayloadAdded]:
-    """A chat at rest with one undecided preview."""
+    """Return a chat at rest with one undecided preview."""
     chat = proposing(harness(commit_tool=commit_tool, retry=retry, policy=policy, traits=traits))
     events = chat.tool_answers("ignored", preview=preview)
     added = next(event for event in events if isinstance(event, PayloadAdded))

@@ -1,4 +1,4 @@
-"""Real processes: what they print, how they end, and that nothing of them is left."""
+"""Real processes: their output, their ends, and that nothing of them is left running."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Bench:
-    """A pool, and how its processes ended."""
+    """A pool, and the ends of its processes."""
 
     def __init__(self, directory: Path, pool: ProcessPool) -> None:
         self.pool = pool
@@ -220,7 +220,7 @@ async def test_a_guard_that_is_killed_leaves_nothing_behind(bench: Bench) -> Non
 async def test_a_process_that_nobody_can_end_is_left_behind_and_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Like a process that sleeps in a driver: no signal reaches it."""
+    """Simulates a process that sleeps in a driver: no signal reaches it."""
     pool = ProcessPool()
     await pool.start(("c1", "p"), ["sleep", "600"], cwd=str(tmp_path), env={}, on_end=lambda view: None)
     guard = pool._running["c1", "p"].guard
@@ -233,5 +233,6 @@ async def test_a_process_that_nobody_can_end_is_left_behind_and_not_waited_for(
             assert pool.runs(("c1", "p")), "it has not ended"
             await pool.aclose()
     assert not pool._tasks, "nobody watches it any more"
-    with anyio.fail_after(DEADLINE_SECONDS):  # our end of its pipe is closed, which ends it when signals do reach it
+    # our end of its pipe is closed, which ends the process when signals reach it again
+    with anyio.fail_after(DEADLINE_SECONDS):
         await anyio.to_thread.run_sync(guard.wait)

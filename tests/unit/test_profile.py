@@ -1,4 +1,5 @@
-"""The offer of a chat: the tools of its scope for the caller's roles, and the profile's texts for the scope."""
+"""The tools and texts of a chat: the tools of its scope for the caller's roles, and the profile's texts for the
+scope."""
 
 import pytest
 from hypothesis import given

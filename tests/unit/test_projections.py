@@ -83,8 +83,8 @@ def text_in(frames: list[OutFrame]) -> str:
 
 
 def answers(chat: PureChat, marked: bool = False, separator: str = "") -> str:
-    """Return the text of the answers in the log; with `marked`, the places of the tool calls too. `separator` stands
-    between the texts of two rounds."""
+    """Return the text of the answers in the log; with `marked`, also the places of the tool calls. `separator`
+    separates the texts of two rounds."""
     pieces: list[str] = []
     for key in chat.state.path:
         message = chat.state.nodes[key]

@@ -1,4 +1,4 @@
-"""The requests of Anthropic's Messages API: what a chat becomes. No socket."""
+"""The requests of Anthropic's Messages API: how a chat is translated into one. No socket."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The events of Anthropic's Messages API: what an answer becomes, however its bytes are cut. No socket."""
+"""The events of Anthropic's Messages API: how an answer is read, however its bytes are cut. No socket."""
 
 import json
 from itertools import pairwise
@@ -125,7 +125,7 @@ def read(*pieces: bytes) -> list[Delta]:
 
 
 def merged(deltas: list[Delta]) -> list[Delta]:
-    """Joins adjacent pieces of text, so that the comparison ignores where text was cut."""
+    """Join adjacent pieces of text, so that the comparison ignores where text was cut."""
     whole: list[Delta] = []
     for delta in deltas:
         match whole[-1:], delta:

@@ -299,7 +299,7 @@ async def test_without_any_tool_offered_it_explains_itself() -> None:
 
 
 def after_rounds(model: str, rounds: int) -> Request:
-    """The request that follows `rounds` rounds of one clock call each."""
+    """Return the request that follows `rounds` rounds of one clock call each."""
     messages = [Message(role="user", content="What time is it?", message_id="u")]
     for number in range(rounds):
         call = ToolCall(f"c{number}", 0, FunctionCall("clock", "{}"))

@@ -1,4 +1,5 @@
-"""The words of the Gemini API: requests out, chunks in. No socket; the SDK only says whether it takes what we made."""
+"""The translation of the Gemini API: requests out, chunks in. No socket is used; the SDK only checks whether it accepts
+our requests."""
 
 from base64 import b64encode
 
@@ -207,7 +208,7 @@ def chunk(*parts: JsonObject, finish: str | None = None, **fields: object) -> Js
 
 
 def read(*chunks: JsonObject) -> list[Delta]:
-    """Feeds events as the adapter does; each must also be valid for the SDK."""
+    """Feed events as the adapter does; each must also be valid for the SDK."""
     reader, deltas = ChunkReader(), list[Delta]()
     for one in chunks:
         types.GenerateContentResponse.model_validate(one)

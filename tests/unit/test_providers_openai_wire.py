@@ -1,4 +1,4 @@
-"""The words of the chat-completions wire: requests out, fragments in. No socket."""
+"""The translation of the chat-completions wire: requests out, fragments in. No socket."""
 
 from itertools import pairwise
 

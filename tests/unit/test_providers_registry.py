@@ -1,4 +1,4 @@
-"""Model names to providers."""
+"""The mapping of model names to providers."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Named:
-    """A provider that is nothing but its name; it notes that it was closed, or refuses to be."""
+    """A provider that has only a name; it records that it was closed, or refuses to close."""
 
     def __init__(self, name: str, models: list[str] | None = None, goodbye: Exception | None = None) -> None:
         self.name = name

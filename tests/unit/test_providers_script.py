@@ -1,4 +1,4 @@
-"""The provider that plays a written script: scenes, rounds, places, and what is wrong with a file."""
+"""The provider that plays a written script: scenes, rounds, positions, and errors in a file."""
 
 from pathlib import Path
 
@@ -122,7 +122,7 @@ text = "There is nothing."
         request = Request(model="script", messages=asked, system=system)
         return text_in([delta async for delta in script.stream(request)])
 
-    assert await told("- pl_1\n- pl_2") == "it of pl_2"  # the newest stands last
+    assert await told("- pl_1\n- pl_2") == "it of pl_2"  # the newest comes last
     assert await told("") == "There is nothing."
     lost = text_in([d async for d in script.stream(Request(model="script", messages=[message("user", "what?")]))])
     assert lost.endswith("- show (\\w+)\n- show")

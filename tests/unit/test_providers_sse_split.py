@@ -1,4 +1,4 @@
-"""The reader of model streams: what comes out depends on the bytes alone, never on how they were cut."""
+"""The reader of model streams: its output depends only on the bytes, never on how they were cut."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Questions to people: what may be asked, which answers fit, and how a decision answers a question (PROTOCOL §11)."""
+"""Questions to people: which are valid, which answers fit, and how a decision answers a question (PROTOCOL §11)."""
 
 import re
 
@@ -110,7 +110,7 @@ def test_the_hash_binds_chat_run_id_and_question() -> None:
 
 
 def asking(*questions: Question, state: str = "paused", tool: str = "") -> PureChat:
-    """A chat whose open run asks these questions as q0, q1, …; its state is `state`."""
+    """Return a chat whose open run asks these questions as q0, q1, …; its state is `state`."""
     chat = PureChat(table({"clock": FakeTool(name="clock")}), say("a"))
     chat.asks(call("c0", "clock"))
 

@@ -21,7 +21,7 @@ from threadcast_protocol.wire.messages import TextPart
 
 
 def busy(*waiting: str) -> PureChat:
-    """A chat that answers `first`, with these messages behind it."""
+    """Return a chat that answers `first`, with these messages behind it."""
     chat = PureChat(table(), SetParams(client_request_id="p", patch={"merge_queued": False}), say("first"))
     for name in waiting:
         chat.command(say(name, name))

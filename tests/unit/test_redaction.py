@@ -1,4 +1,4 @@
-"""Known secrets are masked wherever they stand in a text; traces are cut to size after that."""
+"""Known secrets are masked anywhere in a text; traces are cut to size after that."""
 
 import io
 import json

@@ -68,7 +68,7 @@ def _steps(run_id: str, first: int, count: int, status: str = "running") -> list
 
 @st.composite
 def chats(draw: DrawFn) -> PureChat:
-    """A chat after up to 25 random steps of people, models, tools and crashes."""
+    """Return a chat after up to 25 random steps of people, models, tools and crashes."""
     chat = PureChat(
         table(
             TOOLS,
@@ -300,7 +300,7 @@ def test_long_answers_grow_in_linear_time_by_sharing_their_parts() -> None:
 
 _GROWTH = st.lists(
     st.tuples(st.sampled_from("acs"), st.integers(0, 9)), max_size=30
-)  # add at the end, cut the path, or set a message that is there
+)  # add at the end, cut the path, or set an existing message
 
 
 @given(_GROWTH, _GROWTH)
@@ -344,7 +344,7 @@ _PAYLOADS = st.lists(st.tuples(st.sampled_from("aaaaumc"), st.integers(0, 4)), m
 def test_payloads_of_one_entry_fold_to_what_they_fold_to_one_by_one(
     before: list[tuple[str, int]], together: list[tuple[str, int]]
 ) -> None:
-    """Payloads are added (under an id that is there already, too) and updated, with messages and cuts between them."""
+    """Payloads are added (sometimes under an existing id) and updated, with messages and cuts between them."""
 
     def event_of(number: int, kind: str, name: int) -> PayloadAdded | PayloadUpdated | MessageAdded | MessagesTruncated:
         if kind == "m":

@@ -190,7 +190,7 @@ async def test_trap_17_a_check_that_a_log_message_overtook_loads_nothing(harness
 
 
 async def other_history(harness: Harness, entries: int) -> Writer:
-    """The log is rolled back to this number of entries, and another worker continues from there with the same ids."""
+    """Roll the log back to this number of entries; another worker continues from there with the same ids."""
     harness.store.roll_back(CHAT, entries)
     return await harness.writer_at_head("w2")
 

@@ -1,4 +1,5 @@
-"""Everything at once, as drawn: appends, lost publishes, slow readers, joins, returns. All end where the log is."""
+"""Everything at once, in random order: appends, lost publishes, slow readers, joins, returns. All readers end at the
+state of the log."""
 
 import asyncio
 

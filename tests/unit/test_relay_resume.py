@@ -1,4 +1,4 @@
-"""Readers that come back: from every place of this history they go on, from any other they begin anew."""
+"""Readers that reconnect: at every position of this history they resume, at any other they begin anew."""
 
 from contextlib import AsyncExitStack
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def busy_chat(harness: Harness) -> Writer:
-    """A few lives, entries of several events, and an answer."""
+    """Return a chat with a few lives, entries of several events, and an answer."""
     writer = await harness.writer()
     await writer.commit(titles("a", "b", "c"))
     await MemoryStore.take(harness.store, CHAT, "w1", "retake")
@@ -41,7 +41,7 @@ async def busy_chat(harness: Harness) -> Writer:
 
 
 async def stream_positions(harness: Harness, base: int = 0) -> list[Position]:
-    """The positions of a reader that began at `base`: one position for every event of the log."""
+    """Return the positions of a reader that began at `base`: one position for every event of the log."""
     found: list[Position] = []
     last = 0
     for entry in await harness.store.read_log(CHAT):

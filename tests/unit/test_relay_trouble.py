@@ -1,4 +1,5 @@
-"""A relay's or the store's trouble stays where it is: other chats are checked, heartbeats go on, readers come back."""
+"""A failure of a relay or of the store affects only its chats: other chats are checked, heartbeats continue, readers
+reconnect."""
 
 from typing import Literal
 

@@ -1,4 +1,5 @@
-"""Patience of an actor: what the store does not answer is asked again, until it answers or the chat is lost."""
+"""The retry policy of an actor: a call that the store does not answer is repeated, until it is answered or the chat is
+lost."""
 
 import anyio
 import anyio.lowlevel
@@ -37,7 +38,7 @@ async def test_who_waits_for_the_next_try_stops_at_once_when_the_chat_is_lost(mo
 
     async def lose() -> None:
         await asked.wait()
-        await anyio.lowlevel.checkpoint()  # it waits by now
+        await anyio.lowlevel.checkpoint()  # the call waits by now
         waiting.give_up()
 
     with anyio.fail_after(DEADLINE_SECONDS):

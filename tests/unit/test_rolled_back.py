@@ -1,5 +1,5 @@
-"""After a lossy failover to a server whose clock is behind: no id of the future that was lost is taken for one of the
-history that holds, and what waits for a time of the clock waits longer, but is not lost."""
+"""After a lossy failover to a server whose clock is behind: no id of a lost entry is mistaken for one of the surviving
+history, and what waits for a time of the clock waits longer, but is not lost."""
 
 import pytest
 
@@ -19,7 +19,7 @@ BEHIND_MS = 30_000
 
 
 async def appended(store: MemoryStore, expected: str, title: str) -> str:
-    """Appends one public event; the entry's head is named after the event's text."""
+    """Append one public event; the entry's head is named after the event's text."""
     before = Head.parse(expected)
     head = Head(EntryId(before.entry_id.epoch, before.entry_id.n + 1), title.encode().hex()[:16], before.position + 1)
     event = encode([ThreadUpdated(title=title)])
@@ -30,7 +30,7 @@ async def appended(store: MemoryStore, expected: str, title: str) -> str:
 
 
 async def survived(clock: Clock) -> tuple[MemoryStore, str]:
-    """The entries that a primary and its replica share when the link between them is cut, and their head."""
+    """Return the entries that a primary and its replica share when the link between them is cut, and their head."""
     store = MemoryStore(clock)
     await store.post(command())
     await store.claim(store.bucket_of(CHAT), "w1", 20, LEASE_MS)
@@ -39,7 +39,7 @@ async def survived(clock: Clock) -> tuple[MemoryStore, str]:
 
 
 async def gone_on(clock: Clock, worker: str, titles: list[str]) -> tuple[MemoryStore, str]:
-    """A history after the failover, in its own epoch."""
+    """Return a history after the failover, in its own epoch."""
     store, _ = await survived(clock)
     clock.now_ms += LEASE_MS
     await store.claim(store.bucket_of(CHAT), worker, 20, LEASE_MS)

@@ -1,4 +1,4 @@
-"""Which package may import which: the arrows of docs/design.md, read from the source.
+"""Checks which package may import which: the arrows of docs/design.md, read from the source.
 
 A test names each import that crosses a border, with its file and line. Imports inside functions and under TYPE_CHECKING
 count too.
@@ -226,7 +226,7 @@ def imported_modules() -> dict[str, set[str]]:
 
 
 def test_each_part_takes_the_ports_of_the_store_that_it_needs() -> None:
-    """The whole store is named where the server is put together and by what hands it on to the parts."""
+    """Only the composition root, and code that hands the store on to the parts, names the whole store."""
     found = set()
     for path in SERVER.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

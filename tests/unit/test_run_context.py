@@ -108,7 +108,7 @@ SECRET = "planted-secret-data"
 
 
 def with_payload() -> PureChat:
-    """A payload that a tool showed, in its own branch."""
+    """Return a payload that a tool showed, in its own branch."""
     chat = PureChat(table({"chart": FakeTool(name="chart")}), say("a"))
     chat.asks(call("c0", "chart"))
     payload = Payload(type="chart", data={"bars": [SECRET]}, summary="Rain in May")

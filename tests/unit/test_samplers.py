@@ -1,4 +1,4 @@
-"""Which samplers each provider sends, under which name: what it does not take would be a 400 from some of them."""
+"""Checks which samplers each provider sends, under which names: some providers answer an unknown one with 400."""
 
 import pytest
 

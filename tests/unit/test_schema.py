@@ -1,4 +1,4 @@
-"""The generated schema is what the structs say, PROTOCOL.md names everything there is, and both hold for examples."""
+"""The generated schema matches the structs, PROTOCOL.md names every part of it, and both hold for examples."""
 
 import re
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ def test_command_fits_the_schema_and_decodes(body: JsonObject) -> None:
 def _damaged(body: JsonObject) -> Iterator[JsonObject]:
     for key in body:
         yield {name: value for name, value in body.items() if name != key}
-        if key not in ("content", "patch"):  # these have checks and words of their own
+        if key not in ("content", "patch"):  # these have separate checks and messages
             yield body | {key: {"no": "such"}} if not isinstance(body[key], dict) else body | {key: ["no"]}
 
 

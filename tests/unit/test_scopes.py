@@ -1,4 +1,4 @@
-"""Places in a profile: what a client may call one, and the laws of prefixes."""
+"""Scopes in a profile: the names that a client may use, and the laws of prefixes."""
 
 import pytest
 from hypothesis import given

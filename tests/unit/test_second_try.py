@@ -30,7 +30,7 @@ def test_good():
 
 
 def lines_of(directory: Path, *tests: str) -> tuple[int, list[str]]:
-    """The exit status and the lines of a suite of these tests."""
+    """Return the exit status and the output lines of a suite of these tests."""
     text = "".join(test.format(number=number) for number, test in enumerate(tests))
     (directory / "test_them.py").write_text(f"import pathlib\n{GOOD}{text}")
     (directory / "pytest.ini").write_text("[pytest]\n")

@@ -20,7 +20,7 @@ SERVICE = "tc"
 
 @asynccontextmanager
 async def sentinels(*answers: Callable[[], bytes]) -> AsyncIterator[Sentinels]:
-    """The answers of each sentinel to the two questions of a search."""
+    """Return the answers of each sentinel to the two requests of a search."""
     serving: set[asyncio.StreamWriter] = set()
 
     async def serve(answer: Callable[[], bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,13 +51,13 @@ async def sentinels(*answers: Callable[[], bytes]) -> AsyncIterator[Sentinels]:
 
 
 def names(port: int, epoch: int) -> bytes:
-    """The replies of one that knows a primary at 127.0.0.1:`port` since failover number `epoch`."""
+    """Return the replies of a sentinel that reports a primary at 127.0.0.1:`port` since failover number `epoch`."""
     address = f"*2\r\n$9\r\n127.0.0.1\r\n${len(str(port))}\r\n{port}\r\n"
     return (address + f"*2\r\n$12\r\nconfig-epoch\r\n${len(str(epoch))}\r\n{epoch}\r\n").encode()
 
 
 async def found(*replies: bytes) -> Address:
-    """The result of a search when the sentinels give these answers; b"" stands for no answer."""
+    """Return the result of a search when the sentinels give these answers; b"" stands for no answer."""
     async with sentinels(*(partial(bytes, each) for each in replies)) as asked:
         return await asked.find()
 

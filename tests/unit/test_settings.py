@@ -1,4 +1,4 @@
-"""Settings: defaults that work, three sources in order, and errors that name themselves."""
+"""Settings: working defaults, three sources in order, and errors that name the setting."""
 
 from collections.abc import Mapping
 from pathlib import Path

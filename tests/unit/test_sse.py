@@ -32,7 +32,7 @@ EPOCH = 1_763_690_000_000
 
 
 def parse(*chunks: bytes, max_bytes: int = 1000) -> tuple[list[ParsedFrame], bool]:
-    """All frames of these chunks, and whether the parser gave up."""
+    """Return all frames of these chunks, and whether the parser gave up."""
     parser = FrameParser(max_bytes)
     frames: list[ParsedFrame] = []
     try:

@@ -1,5 +1,5 @@
-"""The cache of folded states: a state is used at exactly its head string, since after a rollback an id comes again. Its
-bound is memory as Python takes it."""
+"""The cache of folded states: a state is used only at exactly its head string, since after a rollback an id may occur
+again. Its bound is the memory that Python takes."""
 
 import gc
 import tracemalloc
@@ -16,7 +16,7 @@ from threadcast_protocol.wire.messages import Message
 
 HERE = "1700000000000-2 0123456789abcdef 7"
 TWIN = "1700000000000-2 fedcba9876543210 7"
-"""The same id and position with another history before it, as after a failover whose clock stood behind."""
+"""The same id and position with another history before it, as after a failover whose clock was behind."""
 
 
 def test_a_state_of_the_same_id_and_another_history_is_not_used() -> None:

@@ -1,4 +1,4 @@
-"""The pure pieces of a Cluster: its URL, what a node believes of it, the slots of keys, what a listener is told."""
+"""The pure parts of a Cluster: its URL, a node's view of it, the slots of keys, the messages to a listener."""
 
 import pytest
 from redis import exceptions as redis_errors
@@ -130,7 +130,7 @@ async def test_a_listener_hears_once_of_each_connection_that_was_lost() -> None:
     listener.lose({b"c"})
     listener.confirm(b"a")
     listener.offer(b"before")
-    listener.confirm(b"c")  # everything that was lost with c is back, though b is still down
+    listener.confirm(b"c")  # everything that was lost with c works again, though b is still down
     listener.offer(b"between")
     listener.confirm(b"b")
     listener.offer(b"after")

@@ -1,4 +1,4 @@
-"""A chat as it was: every position that is held, none that is not, and never a guess."""
+"""Earlier states of a chat: every stored position is shown, others are refused, and none is guessed."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class OneChatStore(MemoryStore):
-    """A store that holds one chat: a checkpoint or none, and entries from some place on."""
+    """A store that holds one chat: a checkpoint or none, and entries from some position on."""
 
     def __init__(self, chat: PureChat, checkpoint_at: int | None = None, first: int = 0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A store's URL behind Sentinel: taken apart as it is meant, refused without showing what stands there."""
+"""A store's URL behind Sentinel: it is parsed correctly, or refused without showing its content."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """Streams that end while they begin: the chat is deleted, or the process stops.
 
-The relay is a substitute that opens and joins at the moment that a test chooses.
+A substitute for the relay opens and joins when the test chooses.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -90,7 +90,7 @@ async def test_a_chat_taken_away_in_the_turn_in_which_it_opens_says_nothing_more
         async with anyio.create_task_group() as tasks:
             hub = StandIn()
             connection = ReaderConnection(send, tasks, Metrics(), principal_id="ann", abort=lambda: None)
-            stand_in = cast(Hub, hub)  # cast: it has the methods that are used
+            stand_in = cast(Hub, hub)  # cast: the object has the methods that are used
             admission = Admissions(Limits()).taken("local")
             many = ManyChats(stand_in, MemoryStore(), connection, tasks, admission, has_presence=False)
             many.add("c1", None)
@@ -124,7 +124,7 @@ async def test_a_reader_who_joins_while_the_process_stops_is_told_to_come_back_a
         principal=lambda _: LOCAL,
         is_hidden=hub.is_hidden,
     )
-    scope: dict[str, Any] = {  # Any: as ASGI has it
+    scope: dict[str, Any] = {  # Any: the type of ASGI
         "threadcast.started": lambda _: None,
         "type": "http",
         "method": "GET",
@@ -139,4 +139,4 @@ async def test_a_reader_who_joins_while_the_process_stops_is_told_to_come_back_a
     assert sent[-1]["body"].startswith(b"retry: ")
     assert not sent[-1]["more_body"]
     assert hub.left == 1
-    assert scope["headers"] == []  # while a stream is open they are kilobytes of unused memory
+    assert scope["headers"] == []  # while a stream is open these are kilobytes of unused memory

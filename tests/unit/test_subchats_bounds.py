@@ -1,5 +1,5 @@
-"""The rights and the number of sub-chats are bounded: a sub-chat gets nothing that a person has taken away from its
-parent."""
+"""The rights and the number of sub-chats are bounded: a sub-chat gets no permission that a person has taken away from
+its parent."""
 
 import pytest
 

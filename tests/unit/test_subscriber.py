@@ -26,11 +26,11 @@ pytestmark = pytest.mark.anyio
 
 
 GREETING = rb"retry: 500\n: hb \d+\n"
-"""What follows the first snapshot: the pause after a cut, and a sign of life. Neither ends an event."""
+"""The bytes after the first snapshot: the pause after a cut, and a heartbeat. Neither ends an event."""
 
 
 class Source:
-    """A relay's stand-in: numbered snapshots of any size."""
+    """A stand-in for a relay: numbered snapshots of any size."""
 
     def __init__(self, size: int = 10) -> None:
         self.size = size
@@ -42,7 +42,7 @@ class Source:
 
 
 class Pipe:
-    """A socket that blocks while it is shut, and remembers what was taken, in order: by the short way or by `send`."""
+    """A socket that blocks while it is shut, and records the bytes taken, in order: by direct send or by `send`."""
 
     def __init__(self) -> None:
         self.taken = b""

@@ -43,7 +43,7 @@ class NamedSource:
 
 
 def blocks(taken: bytes) -> list[tuple[str, str, dict[str, Position]]]:
-    """(chat, type, the places that the block's id tells) of every block."""
+    """Return (chat, type, the positions in the block's id) of every block."""
     frames = [frame for frame in FrameParser().feed(taken) if isinstance(frame, EventFrame)]
     bodies = [json.loads(frame.data) for frame in frames]
     return [
@@ -84,7 +84,7 @@ async def test_an_overflow_gives_a_snapshot_to_each_chat_that_lost_something_and
         await turns()
         many.pipe.shut()
         many.a.write_frames(many.frame("a", 11))
-        await turns()  # it is on its way
+        await turns()  # the snapshot is on its way
         for position in range(12, 20):
             many.a.write_frames(many.frame("a", position))
         assert many.a.needs_snapshot and not many.b.needs_snapshot

@@ -1,4 +1,5 @@
-"""Long histories are summed up: what the model reads then, on which branches, and what if it fails (HIST-4)."""
+"""Long histories are summarized: what the model reads then, on which branches, and what happens if the summary fails
+(HIST-4)."""
 
 from collections.abc import AsyncGenerator
 
@@ -35,7 +36,7 @@ TOOLS = {"clock": FakeTool(name="clock")}
 
 
 def chat_with(max_messages: int, *questions: str, max_rounds: int = 20) -> PureChat:
-    """A chat that is summed up beyond so many messages, after these questions and their answers."""
+    """Return a chat that is summarized beyond this many messages, after these questions and their answers."""
     chat = PureChat(
         table(TOOLS, max_rounds, summarizer="demo/short"),
         SetParams(client_request_id="p", patch={"max_history_messages": max_messages}),
@@ -223,7 +224,7 @@ def test_a_transcript_is_bounded_whatever_the_chat_holds() -> None:
 
 
 class Silent(Moody):
-    """Takes the question and says nothing."""
+    """Takes the request and does not answer."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
         await anyio.sleep_forever()

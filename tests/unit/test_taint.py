@@ -66,7 +66,7 @@ def chat_with(*commands: Command, max_history_messages: int = 0) -> PureChat:
 
 
 def tainted(*, max_history_messages: int = 0) -> PureChat:
-    """A chat whose model has read a page, and is asked for its next step."""
+    """Return a chat whose model has read a page, and is asked for its next step."""
     chat = chat_with(ALL_ALLOWED, say("a"), max_history_messages=max_history_messages)
     chat.asks(call("w", "web"))
     chat.tool_answers(POISON)

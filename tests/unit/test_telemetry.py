@@ -1,4 +1,4 @@
-"""Logs and metrics: one shape for every line, no secret in any, one list of names."""
+"""Logs and metrics: one form for every line, no secret in any line, one list of names."""
 
 import io
 import json
@@ -85,7 +85,7 @@ def test_exceptions_are_part_of_their_line() -> None:
 
 def test_pretty_tracebacks_show_no_local_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     class Rich(structlog.dev.ConsoleRenderer):
-        """As it is where rich is installed."""
+        """Behaves as if rich were installed."""
 
         def __init__(self, **options: Any) -> None:  # Any: structlog's
             super().__init__(**{"exception_formatter": _traceback_with_locals, **options})

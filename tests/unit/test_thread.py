@@ -1,4 +1,4 @@
-"""Parameters of a thread: the table of PROTOCOL §16 row by row, and that nothing of a refused patch applies."""
+"""Parameters of a thread: the table of PROTOCOL §16 row by row, and that no part of a refused patch applies."""
 
 import msgspec
 import pytest

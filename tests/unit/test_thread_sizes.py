@@ -1,4 +1,4 @@
-"""The size of decoded JSON is judged as that of its encoding, and early."""
+"""The size of decoded JSON is judged like that of its encoding, and early."""
 
 import msgspec
 import pytest

@@ -1,4 +1,5 @@
-"""The built-in tool that reads a payload: its data as JSON, or a sentence that names what there is."""
+"""The built-in tool that reads a payload: it returns the data as JSON, or a sentence that names the available
+payloads."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""Names of MCP tools: what models take, whose they are, and which lists cover them."""
+"""Names of MCP tools: which names models accept, which server each belongs to, and which lists cover them."""
 
 import re
 

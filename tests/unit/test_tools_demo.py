@@ -1,4 +1,4 @@
-"""The demo tools: what they answer, and what they refuse."""
+"""The demo tools: their answers, and their refusals."""
 
 import re
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_calculator_answers_or_refuses_whatever_it_is_given(expression: str) -> 
     except ToolFailed:
         pass
     except OverflowError:
-        assert int(calculator(expression))  # an integer beyond the floats
+        assert int(calculator(expression))  # an integer beyond the range of floats
 
 
 async def test_calculator_bounds_its_input() -> None:

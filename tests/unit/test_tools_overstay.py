@@ -1,4 +1,4 @@
-"""Tools that hang, overstay or swallow their cancellation: the caller has its answer in time all the same."""
+"""Tools that hang, overrun or swallow their cancellation: the caller still gets its answer in time."""
 
 import asyncio
 import threading
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 
 THREAD_SECONDS = 0.5
-"""The timeout of tools that hang in a thread of their own: one that is over before the thread has begun to run cancels
-its start, and there is no tool that hangs."""
+"""The timeout of tools that hang in a thread of their own: if it expired before the thread has begun to run, it would
+cancel the start, and no tool would hang."""
 
 DEADLINE_SECONDS = 30.0
 
@@ -87,7 +87,7 @@ class Stubborn:
         return "too late"
 
     async def ends(self, desk: Desk) -> None:
-        """Release it; then closing the runner finds nothing left behind."""
+        """Release the tool; then closing the runner finds nothing left behind."""
         self.released.set()
         with anyio.fail_after(30), capture_logs() as logs:
             await desk.runner.aclose()
@@ -105,7 +105,7 @@ async def test_tool_that_swallows_its_cancellation_is_abandoned_and_logged() -> 
 
 
 async def cancel_when(started: asyncio.Event, run: Coroutine[None, None, object], kind: str) -> None:
-    """Cancel `run` as an anyio scope does it, again and again, or as a bare task is."""
+    """Cancel `run` as an anyio scope does, again and again, or as a bare task is cancelled."""
 
     async def as_task() -> None:
         await run

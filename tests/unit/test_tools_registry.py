@@ -49,7 +49,7 @@ def test_name_that_providers_refuse_stops_the_start(name: str) -> None:
 
 
 @pytest.mark.parametrize("scope", ["reports", ("reports/articles",), (), ("a", "b", "c", "d"), ["a"]])
-def test_scope_that_could_never_match_stops_the_start(scope: Any) -> None:  # Any: what a file without types may say
+def test_scope_that_could_never_match_stops_the_start(scope: Any) -> None:  # Any: what a file without types may contain
     with pytest.raises(ValueError, match=r"<tool a of .*>: a scope is 1 to 3 names"):
         Tools([tool(name="a", traits=Traits(scopes=(scope,)))(lambda: "")])
 

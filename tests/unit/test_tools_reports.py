@@ -102,7 +102,8 @@ async def test_report_that_was_on_its_way_when_the_call_was_cancelled_is_dropped
         task = asyncio.create_task(desk.run(made(waits)))
         await started.wait()
         task.cancel()
-        # Joined without giving way: the report is queued behind the cancellation, ahead of everything that follows.
+        # The task is joined without yielding: the report is queued behind the cancellation, ahead of everything that
+        # follows.
         thread = threading.Thread(target=kept[0].report, args=(Progress(message="late"),))
         thread.start()
         thread.join()

@@ -1,4 +1,4 @@
-"""Tools of sync functions and generators: the threads they run in, their live progress, and how they are left."""
+"""Tools of sync functions and generators: the threads they run in, their live progress, and how they are abandoned."""
 
 import sqlite3
 import threading
@@ -43,7 +43,7 @@ async def test_sync_code_runs_outside_the_loops_thread_and_a_generator_in_one_th
 
     @tool()
     def database() -> Generator[str, None, str]:
-        connection = sqlite3.connect(":memory:")  # refuses every thread but its own
+        connection = sqlite3.connect(":memory:")  # refuses every thread except its own
         yield "open"
         connection.execute("select 1")
         yield "asked"

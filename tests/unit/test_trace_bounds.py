@@ -1,4 +1,4 @@
-"""A trace of a request that is too large to be written down: cut before it is encoded, and saying so."""
+"""A trace of a request that is too large to store: it is cut before it is encoded, and says so."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from threadcast_protocol.wire.messages import Message
 
 
 class Counting(Redactor):
-    """Knows how much it was given."""
+    """Counts what it was given."""
 
     seen = 0
 

@@ -221,7 +221,7 @@ def test_no_text_reaches_the_terminal_as_a_control_sequence(said: str, name: str
     assert not set(written) & {chr(code) for code in (*range(9), *range(11, 32), 127, *range(128, 160))}
 
 
-# Where the chat stands.
+# The position in the chat.
 
 
 def standing(*events: Json, awaited: str = "") -> Standing:

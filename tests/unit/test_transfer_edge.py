@@ -19,7 +19,7 @@ NOTHING: JsonObject = {"imported": [], "skipped": [], "accepted": [], "failed": 
 
 
 def export(*chat_ids: str) -> bytes:
-    """Chats of one question each."""
+    """Return chats of one question each."""
     lines: list[JsonObject] = []
     for chat_id in chat_ids:
         counts = {"message_count": 1, "payload_count": 0, "agent_count": 0}

@@ -1,4 +1,4 @@
-"""Export and import without I/O: what lines say, what they refuse, and that a chat survives the way there and back."""
+"""Export and import without I/O: the content of lines, what they refuse, and that a chat survives the round trip."""
 
 import json
 
@@ -50,7 +50,7 @@ def nested(depth: int) -> JsonObject:
 
 
 def grown(steps: list[tuple[str, int]]) -> OwnerState:
-    """A chat by drawn steps: messages anywhere in the tree, removals, cuts, an answer being written."""
+    """Return a chat made by random steps: messages anywhere in the tree, removals, cuts, an answer being written."""
     count = 0
 
     def new_id(prefix: str) -> str:
@@ -119,7 +119,7 @@ def test_any_tree_survives_export_and_import_byte_for_byte_and_every_reader_fold
     assert lines(chat.state) == first
     shown = [(m.role, m.content, m.message_id) for m in snapshot_of(before).messages]
     assert [(m.role, m.content, m.message_id) for m in snapshot_of(chat.state).messages] == shown
-    if not any(isinstance(event, BranchSelected) for event in chat.events):  # in its place readers get a snapshot
+    if not any(isinstance(event, BranchSelected) for event in chat.events):  # readers get a snapshot in its place
         reader = state_from_snapshot("c1", snapshot_of(chat.states[1]), 0)
         for position, event in enumerate(chat.events, start=1):
             reader = reduce(reader, position, event)

@@ -33,7 +33,7 @@ def talk(*questions: str) -> PureChat:
 
 
 def answered(chat: PureChat, command: Command, text: str) -> None:
-    """Posts `command`, which the model answers with `text`."""
+    """Post `command`, which the model answers with `text`."""
     chat.command(command)
     chat.says(text)
 
@@ -47,7 +47,8 @@ def refusal(events: list[Any]) -> list[str]:
 
 
 def check_law(chat: PureChat) -> None:
-    """A flat client that started from any entry, and takes a snapshot where branches change, ends with the same."""
+    """Check that a flat client that started from any entry, and takes a snapshot where branches change, ends with the
+    same state."""
     final = encode(snapshot_of(chat.state))
     position = 0
     per_entry = []

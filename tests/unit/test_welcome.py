@@ -1,4 +1,4 @@
-"""Greetings and starters: from `threadcast.toml` and from an operator's file to the profile of a place."""
+"""Greetings and starters: from `threadcast.toml` and from an operator's file to the profile of a scope."""
 
 import sys
 from pathlib import Path

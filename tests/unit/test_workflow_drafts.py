@@ -24,7 +24,7 @@ TOOLS = draft_tools([ActionKind("mail"), ActionKind("approve", ("yes", "no"), "a
 
 
 class Desk:
-    """Calls the tools as a run does, keeping what they want to be remembered."""
+    """Calls the tools as a run does, and keeps what they ask to remember."""
 
     def __init__(self) -> None:
         self.memory: JsonObject = {}

@@ -197,7 +197,7 @@ async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_appe
         writer.offer(AppendReasoning("m"))
         held.let_go()
         await harness.store.called("append", 3)
-        await writer.commit(nothing)  # after it: an append whose caller is cancelled is sent once more
+        await writer.commit(nothing)  # after this: an append whose caller is cancelled is sent once more
         tasks.cancel_scope.cancel()
     _, first, second = harness.store.requests
     assert [event.ops for event in deltas(first)] == [[AppendContent("a")]]
@@ -217,7 +217,7 @@ async def test_the_first_delta_of_an_answer_does_not_wait_for_the_append_that_be
         writer.offer(AppendContent("a"))
         with anyio.fail_after(DEADLINE_SECONDS):
             await harness.store.called("append", 2)
-            await writer.commit(nothing)  # after it, as above
+            await writer.commit(nothing)  # after this, as above
         tasks.cancel_scope.cancel()
     assert text_of(harness.store.requests) == "a"
 

@@ -1,6 +1,6 @@
 """A runner of tools, what its calls reported, and tools made of a test's functions.
 
-For the tests of the runner; the grace is short, so that tests of tools that never end are short.
+It serves the tests of the runner; the grace is short, so that tests of tools that never end are short.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ _ANYWHERE = ToolContext(
 
 
 def tool_context(**fields: object) -> ToolContext:
-    """The context of a call whose reports are dropped, with these fields changed."""
+    """Return the context of a call whose reports are dropped, with these fields changed."""
     return replace(_ANYWHERE, **fields)
 
 
@@ -72,7 +72,7 @@ async def failure_of(made: PythonTool | None, arguments: str = "{}") -> str:
 
 
 async def outputs_of(made: PythonTool, arguments: JsonObject | None = None, **fields: object) -> list[ToolOutput]:
-    """The items that a tool yields when it runs without a runner; `fields` are set in its context."""
+    """Return the items that a tool yields when it runs without a runner; `fields` are set in its context."""
     with anyio.fail_after(30):
         return [output async for output in made.run(arguments or {}, tool_context(**fields))]
 

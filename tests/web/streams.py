@@ -31,8 +31,8 @@ def recorded_streams() -> list[JsonObject]:
 
 
 def agent_steps() -> Iterator[Event]:
-    """Yield the events of two durable runs: the first one has more steps than a state keeps, and after its end late
-    ends of a step that is kept and of one that is not."""
+    """Yield the events of two durable runs: the first one has more steps than a state keeps; after its end, ends arrive
+    for a step that is kept and for one that is not."""
     for number in range(AGENT_STEPS_KEPT + 5):
         yield _step("r1", number, "running")
         if number % 3 == 0:

@@ -68,7 +68,7 @@ class Window:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = tmp_path / "project"
     monkeypatch.setenv("CODING_PROJECT", str(directory))
-    monkeypatch.setenv("CODING_EDITOR", "off")  # the test plays the editor
+    monkeypatch.setenv("CODING_EDITOR", "off")  # the test plays the editor's part
     return Path(shutil.copytree(CODING / "project", directory))
 
 
@@ -99,7 +99,7 @@ def opened(
                 yield Window(process)
                 assert process.stdin is not None
                 process.stdin.close()
-                assert process.wait(DEADLINE_SECONDS) == 0  # it ends when its input ends
+                assert process.wait(DEADLINE_SECONDS) == 0  # the process ends when its input ends
             finally:
                 process.kill()
 

@@ -1,4 +1,4 @@
-"""A page of AG-UI without a screen: drives `agent.mjs`, which runs npm `@ag-ui/client` as it is published."""
+"""Drives a page of AG-UI without a screen: `agent.mjs` runs npm `@ag-ui/client` as it is published."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -29,17 +29,18 @@ class Page:
         self._lines = BufferedByteReceiveStream(program.stdout)
 
     async def tell(self, action: str, **more: object) -> None:
-        """Make the page do something, without waiting for it."""
+        """Send the page an instruction, without waiting for its effect."""
         await self._stdin.send(json.dumps({"do": action, **more}).encode() + b"\n")
 
     async def run(self, *, words: str | None = None, **more: object) -> Any:  # Any: JSON of the foreign client
-        """Run the agent, with a new message if there are `words`, and wait for its end. Returns its error, or None."""
+        """Run the agent, with a new message if `words` is not empty, and wait for the end of the run. Returns its
+        error, or None."""
         message = {} if words is None else {"message": user(words)}
         await self.tell("run", wait=True, **message, **more)
         return (await self.until(lambda line: line.get("done") == "run"))["error"]
 
     async def shown(self) -> Any:  # Any: as above
-        """Return all that the agent has: messages, state, interrupts, events and the ends of its runs."""
+        """Return everything that the agent holds: messages, state, interrupts, events and the ends of its runs."""
         await self.tell("show")
         return await self.until(lambda line: "messages" in line)
 
@@ -59,7 +60,7 @@ class Page:
 
 @asynccontextmanager
 async def opened_agent(url: str, thread_id: str, mode: str = "", **options: object) -> AsyncIterator[Page]:
-    """Yield a page of the thread. `options` are those of `agent.mjs`; the page ends with the block."""
+    """Yield a page of the thread, which closes at the end of the block. `options` are those of `agent.mjs`."""
     node, _ = node_package("@ag-ui/client", "dist/index.mjs")
     module = (PEERS / "@ag-ui/client/dist/index.mjs").as_uri()
     script = str(Path(__file__).with_name("agent.mjs"))

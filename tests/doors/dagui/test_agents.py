@@ -28,7 +28,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 async def loaded(server: Process, thread_id: str) -> list[Any]:
-    """Return the messages of a page that loads: it has none, and runs its agent without a new one."""
+    """Return the messages of a page that loads: the page begins without messages, and runs its agent without a new
+    one."""
     async with opened_agent(server.url, thread_id) as page:
         assert await page.run() is None
         shown = await page.shown()
@@ -38,7 +39,7 @@ async def loaded(server: Process, thread_id: str) -> list[Any]:
 
 
 def types(run: list[Any]) -> list[str]:
-    """Return the types of events, each once for a sequence of the same."""
+    """Return the types of events, with consecutive equal types once."""
     found = [event["type"] for event in run]
     return [kind for at, kind in enumerate(found) if at == 0 or found[at - 1] != kind]
 

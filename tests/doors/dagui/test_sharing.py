@@ -1,4 +1,4 @@
-"""What a page of AG-UI shares with the server: state, questions, hidden arguments, and other callers' chats."""
+"""Checks what a page of AG-UI shares with the server: state, questions, hidden arguments, and other callers' chats."""
 
 from collections.abc import Iterator
 from pathlib import Path

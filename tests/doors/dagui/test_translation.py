@@ -74,14 +74,14 @@ MESSAGES = st.lists(
 @given(MESSAGES, MESSAGES)
 def test_snapshots_give_a_client_the_messages_in_their_order(have: list[Any], shown: list[Any]) -> None:
     if all(message["role"] != "reasoning" for message in shown):
-        have = [message for message in have if message["role"] != "reasoning"]  # a client keeps them then
+        have = [message for message in have if message["role"] != "reasoning"]  # a client keeps these messages then
     found = have
     for snapshot in snapshots([message["id"] for message in have], shown):
         found = after_snapshot(found, snapshot)
     assert found == shown
 
 
-@settings(max_examples=40)  # values of JSON are slow to make
+@settings(max_examples=40)  # hypothesis generates JSON values slowly
 @given(st.dictionaries(st.text(max_size=3), JSON), st.dictionaries(st.text(max_size=3), JSON))
 def test_a_change_of_the_state_is_a_patch(before: dict[str, Any], after: dict[str, Any]) -> None:
     patch = changes(before, after)

@@ -1,4 +1,4 @@
-"""A page of the AI SDK without a screen: drives `page.mjs`, which runs npm `ai` as it is published."""
+"""Drives a page of the AI SDK without a screen: `page.mjs` runs npm `ai` as it is published."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -20,7 +20,7 @@ LINE_MAX_BYTES = 32 << 20
 
 
 class Page:
-    """One page. `changes` are the lines that it has printed."""
+    """One page. `changes` are the lines that the page has printed."""
 
     def __init__(self, program: Program) -> None:
         assert program.stdin is not None and program.stdout is not None
@@ -28,11 +28,11 @@ class Page:
         self._lines = BufferedByteReceiveStream(program.stdout)
 
     async def tell(self, action: str, **more: object) -> None:
-        """Make the page do something, without waiting for it."""
+        """Send the page an instruction, without waiting for its effect."""
         await self._stdin.send(json.dumps({"do": action, **more}).encode() + b"\n")
 
     async def do(self, action: str, **more: object) -> JsonObject:
-        """Make the page do something, and wait until it is done. Returns its status and its error."""
+        """Send the page an instruction, and wait until it is carried out. Returns its status and its error."""
         await self.tell(action, wait=True, **more)
         return await self.until(lambda line: line.get("done") == action)
 
@@ -41,7 +41,7 @@ class Page:
         return await self.do("send", message={"text": text, **more})
 
     async def shown(self) -> Any:  # Any: JSON of the foreign client
-        """Return all that the page has: its messages, data parts, and calls of its tools."""
+        """Return everything that the page holds: its messages, data parts, and calls of its tools."""
         await self.tell("show")
         return await self.until(lambda line: "messages" in line)
 
@@ -60,7 +60,7 @@ class Page:
 
 @asynccontextmanager
 async def opened_page(url: str, chat_id: str, **options: object) -> AsyncIterator[Page]:
-    """Yield a page of the chat. `options` are those of `page.mjs`; the page ends with the block."""
+    """Yield a page of the chat, which closes at the end of the block. `options` are those of `page.mjs`."""
     node, _ = node_package("ai", "dist/index.mjs")
     module = (PEERS / "ai/dist/index.mjs").as_uri()
     script = str(Path(__file__).with_name("page.mjs"))

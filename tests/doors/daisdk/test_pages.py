@@ -31,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 async def read(server: Process, chat_id: str) -> list[Any]:
-    """Return the UI messages that the server gives a page that loads."""
+    """Return the UI messages that the server gives a newly loaded page."""
     async with httpx2.AsyncClient(base_url=server.url, timeout=DEADLINE_SECONDS) as client:
         got = await client.get(f"/ai-sdk/chat/{chat_id}")
         assert got.status_code == 200, got.text
@@ -48,7 +48,7 @@ async def rejoined(server: Process, chat_id: str) -> int:
 
 
 def bare(messages: list[Any]) -> list[Any]:
-    """Return messages without what a page adds for itself: empty fields, and the states of parts."""
+    """Return messages without the fields that a page adds itself: empty fields, and the states of parts."""
     kept = {"type", "text", "toolCallId", "toolName", "state", "input", "output", "errorText", "url", "data"}
     found = []
     for message in messages:

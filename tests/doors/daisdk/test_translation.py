@@ -1,5 +1,5 @@
-"""The translation of the AI SDK's UI messages, without a server: a page that joins at any moment has in the end what a
-page that loads then has."""
+"""The translation of the AI SDK's UI messages, without a server: a page that joins at any moment ends with the same
+messages as a page that loads afterwards."""
 
 import json
 from typing import Any
@@ -54,7 +54,8 @@ def turns(draw: st.DrawFn) -> PureChat:
 
 
 def _is_continued(chat: PureChat) -> bool:
-    """Return whether the next worker goes on with the answer; one that starts again leaves text that pages keep."""
+    """Return whether the next worker continues the answer; a worker that starts the answer again leaves text that pages
+    keep."""
     draft = chat.state.draft
     return draft is not None and bool(str(draft.content)) and not draft.message.tool_calls
 
@@ -106,7 +107,7 @@ def assembled(frames: list[OutFrame]) -> list[Any]:
 
 def shown(parts: list[Any]) -> list[Any]:
     """Return the steps: the text and the reasoning of each, and its calls with their states and outputs. Reasoning
-    between texts may be a part of its own, and an answer that broke before its first word leaves an empty step."""
+    between texts may be a separate part, and an answer that failed before its first word leaves an empty step."""
     steps: list[Any] = []
     for part in parts:
         if part.get("state") == "input-streaming" and "text" in part:

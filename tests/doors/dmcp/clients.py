@@ -1,4 +1,4 @@
-"""Clients of MCP as they are published: the `mcp` package from PyPI, in both kinds of its revisions."""
+"""Runs published clients of MCP: the `mcp` package from PyPI, with both kinds of its protocol revisions."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ Mode = Literal["legacy", "2026-07-28"]
 
 
 class Person:
-    """Answers what a client is asked. `asked` has the questions."""
+    """Answers the questions that the server asks a client. `asked` has the questions."""
 
     def __init__(self, action: str = "accept", **content: object) -> None:
         self.asked: list[Any] = []  # Any: parameters of the foreign package

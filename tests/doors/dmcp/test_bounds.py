@@ -1,4 +1,5 @@
-"""What the door of MCP refuses: wrong revisions and sessions, headers that differ, and more than a client may have."""
+"""Checks what the door of MCP refuses: unsupported revisions, unknown sessions, headers that contradict the body, and
+requests beyond a client's limits."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack

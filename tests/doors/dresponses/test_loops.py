@@ -79,7 +79,8 @@ async def test_the_agents_sdk_runs_its_tool_in_one_run_of_ours(
     more = await Runner.run(agent, [*result.to_input_list(), {"role": "user", "content": "and now?"}])
     assert called == ["Ulm"] and more.final_output
     (newer,) = set(await listed(server)) - {chat_id}
-    async with watching(server.url, newer) as tab:  # the whole history begins a new chat, with the call and its result
+    # the request's history begins a new chat, with the call and its result
+    async with watching(server.url, newer) as tab:
         assert [role for role, _ in tab.messages][:5] == ["user", "assistant", "tool", "assistant", "user"]
         assert tab.messages[4][1] == "and now?"
 
@@ -171,11 +172,11 @@ async def test_reasoning_is_an_item_and_an_image_is_kept(server: Process, client
     assert [part["type"] for part in content] == ["input_text", "input_image"]
     again: Any = [*(each.model_dump(exclude_none=True) for each in final.output), {"role": "user", "content": "more"}]
     more = await client.responses.create(model="demo/echo?rate=0", input=[{"role": "user", "content": "x"}, *again])
-    assert more.output_text == "You said: more"  # reasoning that comes back is not refused
+    assert more.output_text == "You said: more"  # returned reasoning is not refused
 
 
 async def test_a_response_is_read_after_its_events_were_trimmed(client: openai.AsyncOpenAI) -> None:
-    model, filler = "demo/echo?rate=0", "x" * 50_000  # 1 MB of events, which a log keeps, are about 6 such runs
+    model, filler = "demo/echo?rate=0", "x" * 50_000  # a log keeps 1 MB of events, which is about 6 such runs
     first = await client.responses.create(model="demo/essay?words=40&rate=100", input="the first")
     before = [event async for event in await client.responses.retrieve(first.id, stream=True)]
     assert first.conversation is not None

@@ -1,4 +1,5 @@
-"""What the door of Responses promises beyond one answer: approvals, all of Unicode, takeovers, other callers' ids."""
+"""Checks what the door of Responses promises beyond one answer: approvals, all of Unicode, takeovers, other callers'
+ids."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The door of OpenAI's Responses, with the `openai` package from PyPI as it is."""
+"""The door of OpenAI's Responses, with the unmodified `openai` package from PyPI."""
 
 import json
 from collections.abc import AsyncIterator

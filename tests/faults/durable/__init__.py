@@ -1,1 +1,2 @@
-"""kill -9 of the owners of durable agents at random moments: agents, people, kills, and the judgement."""
+"""Kills the owners of durable agents with kill -9 at random moments: the agents, the people, the kills, and the
+judgement."""

@@ -24,11 +24,11 @@ __all__ = ["main", "run"]
 
 APP = Path(__file__).parent / "app.py"
 STORE_EVERY, TWICE_EVERY = 12, 6
-"""Every twelfth fault kills the store, and every sixth the owner twice in a row."""
+"""Every twelfth fault kills the store, and every sixth kills the owner twice in a row."""
 
 
 async def run(kills: int, seed: str, directory: Path, phases: list[str] | None = None) -> list[Story]:
-    """Play so many runs with a kill each, and one without."""
+    """Play this many runs with a kill each, and one run without a kill."""
     chance = random.Random(seed)
     stories: list[Story] = []
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A durable agent that uses every operation, in three parts that `ctx.restart` joins, and writes what each returned.
+"""A durable agent that uses every operation, in three parts joined by `ctx.restart`, and writes the result of each.
 
 Effects are lines of JSON in the file `effects` of the data directory: the chat, the operation, its key, whether the
 effect begins or ends, and the time. An operation whose outcome is unknown writes UNKNOWN in place of its result.
@@ -71,7 +71,7 @@ TOOLS = [charge, search, look]
 
 
 async def write(*parts: object) -> AsyncIterator[object]:
-    """Write slowly, always the same."""
+    """Write slowly, and always the same text."""
     yield Reasoning("I think. ")
     for word in (*WORDS, *(f"{part}; " for part in parts)):
         await asyncio.sleep(WORD_SECONDS)
@@ -87,7 +87,7 @@ async def or_unknown(operation: Any) -> str:
 
 @agent("scribe", tools=[])
 async def scribe(ctx: AgentContext) -> None:
-    """Writes something down, in a sub-chat."""
+    """Write something down, in a sub-chat."""
     chat = str(ctx.messages[-1].content)
     said = await or_unknown(ctx.step("write-down", work, chat, "write-down", 0.2))
     await ctx.answer(write, said)

@@ -39,7 +39,7 @@ TAKEOVER_SECONDS = 5.0
 """Maximum seconds until work resumes after an owner dies (DESIGN §14)."""
 
 SLACK_SECONDS = 1.5
-"""A record of the start or the end of an effect is durable at most that long before or after its line in the file."""
+"""A record of the start or the end of an effect is durable at most this long before or after its line in the file."""
 
 
 def is_step(watcher: Watcher, name: str, status: str = "running") -> bool:
@@ -73,7 +73,7 @@ PHASES: dict[str, Phase] = {
     "sleep": lambda w: w.state is not None and "sleeping until" in (w.state.runtime.status_text or ""),
     "last answer": lambda w: has_answers(w) >= 1 and is_step(w, "Which one?", "done") and shown_characters(w) > 20,
 }
-"""What a client sees at the moments around which an owner is killed."""
+"""Conditions that a client sees at the moments around which an owner is killed."""
 
 
 class Story:
@@ -100,9 +100,9 @@ async def play(
     may_be_interrupted: bool = False,
     judge: Callable[[Story, Watcher, list[JsonObject]], None] | None = None,
 ) -> Story:
-    """Play one run. `faults` is none, one (kill), two (kills in a row) or store (killed and started again). `judge`
-    judges the text and the effects in place of those of the durable agent. `may_be_interrupted`: the run may also end
-    as `interrupted`."""
+    """Play one run. `faults` is empty, one kill, two kills in a row, or store (killed and started again). `judge`
+    replaces the check of the text and the effects of the durable agent. `may_be_interrupted`: the run may also end as
+    `interrupted`."""
     story = Story(chat_id, phase)
     one, other = TimedWatcher(chat_id), Watcher(chat_id)
     async with (
@@ -121,7 +121,7 @@ async def play(
                     await other.until(lambda w: w.state == one.state)
                     await late.at_rest(seconds=RUN_SECONDS)
                     await _settled(one, late)
-                    # At this moment: the ack of a decision that came too late may follow.
+                    # Compare the state of this moment: the ack of a decision that came too late may follow.
                     _judge_clients(story, one, late, may_be_interrupted=may_be_interrupted)
         except (TimeoutError, AssertionError, ExceptionGroup) as wrong:
             shown = one.state.runtime if one.state is not None else None
@@ -135,7 +135,7 @@ async def play(
 
 
 async def _settled(one: Watcher, late: Watcher) -> None:
-    """Wait until both readers have the same state: a title may come after the run has ended. They are judged later."""
+    """Wait until both readers have the same state: a title may come after the run has ended. Both are judged later."""
     for _ in range(200):
         if one.snapshot == late.snapshot:
             return
@@ -155,7 +155,7 @@ async def _post(http: httpx2.AsyncClient, chat_id: str, body: JsonObject) -> Non
 
 
 async def _answer(http: httpx2.AsyncClient, watcher: Watcher) -> None:
-    """Answer each question and each client's call, once, as a person does."""
+    """Answer each question and each call of a client tool, once, as a person does."""
     answered: set[str] = set()
     while True:
         await asyncio.sleep(0.15)
@@ -184,7 +184,7 @@ async def _answer(http: httpx2.AsyncClient, watcher: Watcher) -> None:
 async def _strike(
     fleet: Fleet, watcher: Watcher, story: Story, chance: random.Random, faults: str, phase: Phase
 ) -> None:
-    """Wait for the phase and a random moment of it, and kill."""
+    """Wait for the phase and a random moment within it, and kill."""
     await watcher.until(lambda w: phase(w) or w.runs_ended)
     await asyncio.sleep(chance.uniform(0, 0.4))
     if faults == "store":
@@ -216,7 +216,8 @@ async def _kill(fleet: Fleet, story: Story, chance: random.Random) -> None:
 
 
 def _judge_clients(story: Story, one: Watcher, late: Watcher, *, may_be_interrupted: bool = False) -> None:
-    """All clients are equal to the letter, and a snapshot with the events after it is the later snapshot."""
+    """Check that all clients have exactly the same state, and that a snapshot with the events after it equals the later
+    snapshot."""
     if late.snapshot != one.snapshot:
         story.violations.append("a client that came later has another state")
     if one.snapshots != 1:
@@ -226,7 +227,7 @@ def _judge_clients(story: Story, one: Watcher, late: Watcher, *, may_be_interrup
     if wrong and not (is_interrupted and {event.code for event in wrong} == {"interrupted"}):
         story.violations.append(f"an error: {wrong[0].code}: {wrong[0].message}")
     first = late.frames[0]
-    position = int(late.last_id.split("-")[2])  # the base of the only snapshot
+    position = int(late.last_id.split("-")[2])  # the base of the chat's only snapshot
     base = int(one.last_id.split("-")[2])
     if late.snapshots == 1 and first["type"] == "snapshot" and position >= base:
         then = one.state_after(position - base)
@@ -238,13 +239,13 @@ def _judge_clients(story: Story, one: Watcher, late: Watcher, *, may_be_interrup
 
 
 def effects_of(file: Path, chat_id: str) -> list[JsonObject]:
-    """Return the lines of the file of effects that are of this chat."""
+    """Return the lines of the file of effects that belong to this chat."""
     lines = (json.loads(line) for line in file.read_text().splitlines()) if file.exists() else ()
     return [line for line in lines if line["chat"] == chat_id]
 
 
 def _judge_text(story: Story, watcher: Watcher, effects: list[JsonObject]) -> None:
-    """The text is that of an undisturbed run, in which some operations that a kill has cut are unknown."""
+    """Check that the text is that of an undisturbed run, in which operations that a kill interrupted may be unknown."""
     text = watcher.messages[-1][1]
     said: dict[str, str] = {}
     for name in ONCE:
@@ -281,7 +282,7 @@ def _expected(said: dict[str, str], name: str) -> str:
 
 
 def _text(said: dict[str, str]) -> str:
-    """Return the last answer of a run whose operations have returned `said`."""
+    """Return the last answer of a run whose operations returned `said`."""
     first_answer = "".join(WORDS) + f"{said['plan']}; "
     plan = f"{said['plan']}, again, KeyError, {LARGE_CHARACTERS}, {len(first_answer)}, True"
     together = f"{said['charge']}, {said['thread']}, {said['write-down']}; , 1 quick tea-1 tea-2, blue"
@@ -294,5 +295,5 @@ def undisturbed_text() -> str:
 
 
 def bound_seconds() -> float:
-    """Return today's bound of a takeover, for this machine now."""
+    """Return the present bound of a takeover for this machine."""
     return bar_seconds(TAKEOVER_SECONDS)

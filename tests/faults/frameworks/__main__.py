@@ -32,7 +32,7 @@ TWICE_EVERY = 6
 
 
 async def run(framework: str, kills: int, seed: str, directory: Path, phases: list[str] | None = None) -> list[Story]:
-    """Play so many runs with a kill each, and one without."""
+    """Play this many runs with a kill each, and one run without a kill."""
     app = import_module(f"tests.faults.frameworks.{framework}_app")
     chance = random.Random(seed)
     stories: list[Story] = []

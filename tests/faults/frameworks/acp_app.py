@@ -62,5 +62,5 @@ def extras(directory: Path) -> Iterator[list[str]]:
 EXTRAS = extras
 
 if __name__ == "__main__":
-    agent: Any = Journey()  # Any: it has those methods of acp.Agent that are needed
+    agent: Any = Journey()  # Any: the object has the methods of acp.Agent that are needed
     asyncio.run(acp.run_agent(agent))

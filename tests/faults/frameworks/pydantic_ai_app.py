@@ -40,7 +40,7 @@ def _write(messages: list[ModelMessage], info: AgentInfo) -> list[Item]:
 
 
 def text(said: Mapping[str, str]) -> str:
-    """Return the text of the last answer of an undisturbed run, where `said` has a name or UNKNOWN for each of ONCE."""
+    """Return the text of the last answer of an undisturbed run; `said` has a name or UNKNOWN for each of ONCE."""
     return f"{WORDS} {', '.join(said[name] for name in ONCE)}. "
 
 

@@ -36,7 +36,7 @@ PHASES: dict[str, Phase] = {
     "tool after approval": lambda w: _was_asked(w) and not _is_asked(w) and _runs_tool(w),
     "last message": lambda w: _was_asked(w) and not _is_asked(w) and shown_characters(w) > 20,
 }
-"""What a client sees at the moments around which an owner is killed."""
+"""Conditions that a client sees at the moments around which an owner is killed."""
 
 
 def judge_of(app: ModuleType) -> Callable[[Story, Watcher, list[JsonObject]], None]:
@@ -44,7 +44,7 @@ def judge_of(app: ModuleType) -> Callable[[Story, Watcher, list[JsonObject]], No
 
 
 def _judge(app: ModuleType, story: Story, watcher: Watcher, effects: list[JsonObject]) -> None:
-    """The text is that of an undisturbed run, in which some effects that a kill has cut are unknown."""
+    """Check that the text is that of an undisturbed run, in which effects that a kill interrupted may be unknown."""
     text = watcher.messages[-1][1]
     unknown: list[str] = []
     fitting = [said for said in _possible(app.ONCE) if app.text(said) == text]
@@ -68,12 +68,13 @@ def _judge(app: ModuleType, story: Story, watcher: Watcher, effects: list[JsonOb
 
 
 def _possible(names: tuple[str, ...]) -> list[Mapping[str, str]]:
-    """Return what a run may say: each effect's name, or that it is unknown; the best first."""
+    """Return the texts that a run may have: each effect has its name, or is unknown; the best text comes first."""
     return [dict(zip(names, said, strict=True)) for said in product(*((name, UNKNOWN) for name in names))]
 
 
 def _judge_remote(app: ModuleType, story: Story, watcher: Watcher, effects: list[JsonObject]) -> None:
-    """A run that was cut keeps its texts, and its effects are never repeated; any other is whole."""
+    """Check that an interrupted run keeps its texts and never repeats its effects, and that any other run is
+    complete."""
     outcome = watcher.state.runtime.outcome if watcher.state is not None else None
     texts = [text for role, text in watcher.messages if role == "assistant" and text]
     if outcome == "complete" and (not texts or texts[-1] != app.text({name: name for name in app.ONCE})):

@@ -1,7 +1,8 @@
-"""Requests of a stranger who knows the owner's ids, or nothing, made from the application's own list of routes.
+"""Makes the requests of a stranger who knows the owner's ids, or none of them, from the application's own list of
+routes.
 
 Every parameter of a path, a query or a header, and every body, has a source of values here. `without_story` names the
-routes that need a source that does not exist yet, so that a new endpoint cannot go without attempts.
+routes whose values have no source yet, so that no new endpoint goes untested.
 """
 
 import json
@@ -52,7 +53,7 @@ def is_stream(attempt: Attempt) -> bool:
 
 
 def without_story(routes: Iterable[BaseRoute]) -> list[str]:
-    """Return the routes for which this module cannot make requests, each with what it lacks."""
+    """Return the routes for which this module cannot make requests, each with the missing source."""
     lacking: list[str] = []
     for route in routes:
         path = getattr(route, "path", "")
@@ -100,7 +101,7 @@ class Attempts:
         return Attempt(method, path + (f"?{query}" if query else ""), self._headers(endpoint), body)
 
     def reads(self) -> list[Attempt]:
-        """Return all plain reads of all of the pools' values, for a check that a reader with the right would see the
+        """Return plain reads of all values in all pools, to check that a reader with the permission would see the
         secrets."""
         paths = {
             self._filled(endpoint.path, chat_id)

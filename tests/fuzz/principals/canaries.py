@@ -11,7 +11,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["Canaries", "strings_of"]
 
 LEARNT_MIN_CHARACTERS = 16
-"""Ids of the server that are shorter, such as `call_0_0` of the demo models, are the same in everybody's chats."""
+"""The server's shorter ids, such as `call_0_0` of the demo models, are the same in everybody's chats."""
 
 _ESCAPE = re.compile(rb"\\u([0-9a-fA-F]{4})")
 

@@ -33,7 +33,7 @@ class Pools(NamedTuple):
 
 
 class Owned:
-    """What the owner has. `chats` are its chats by what they are for."""
+    """What the owner has. `chats` maps purposes to chats."""
 
     def __init__(self, urls: Sequence[str], random: Random) -> None:
         self.canaries = Canaries(random)
@@ -70,7 +70,7 @@ class Owned:
             await self._post(chat_id, {"type": "abort", "clear_queue": True}, {200, 202})
         await self._client.aclose()
 
-    # What it looks like.
+    # The pictures and ids of the owned data.
 
     async def pictures(self) -> dict[str, bytes]:
         """Return the bytes of all answers that show the owner's chats; those of equal chats are equal."""
@@ -133,7 +133,7 @@ class Owned:
             tasks.cancel_scope.cancel()
 
     async def live(self) -> None:
-        """Begin the next of `coming`, chats whose ids others already watch, use it and delete it."""
+        """Begin the next chat of `coming`, whose ids others already watch, use it and delete it."""
         if self.coming:
             chat_id = self.coming.pop()
             await self._say(chat_id, self.canaries.content("text of a chat that others watched before it began"))
@@ -141,13 +141,13 @@ class Owned:
             await self._client.delete(f"{self._url()}/v1/chats/{chat_id}")
 
     async def type(self) -> None:
-        """Type in a chat, which readers with presence are told."""
+        """Send a typing report in a chat, which readers with presence receive."""
         body = {"typing": bool(self._random.getrandbits(1)), "stream_id": self._stream_id}
         chat_id = self.chats["texts"]
         answer = await self._client.post(f"{self._url()}/v1/chats/{chat_id}/typing", json=body)
         assert answer.status_code == 204, answer.text
 
-    # How it is made.
+    # The steps of `make`.
 
     async def _make_texts(self) -> None:
         new, chat_id = self.canaries.content, self._begin("texts")
@@ -313,5 +313,5 @@ class Owned:
         return answer.content
 
     def _url(self) -> str:
-        """Return the address of any web process: each has caches of its own."""
+        """Return the address of any web process, because each process has its own caches."""
         return self._random.choice(self._urls)

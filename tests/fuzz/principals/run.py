@@ -1,7 +1,8 @@
-"""Rounds of attempts: each makes new things for the owner, lets the stranger try, and judges what came back.
+"""Runs rounds of attempts: each round makes new things for the owner, lets the stranger try, and judges the answers.
 
-In half of the rounds the stranger knows all ids of the owner, since ids may leak by addresses, in the other half none.
-Beside the requests, the stranger keeps streams open on the owner's chats while the owner uses them.
+In half of the rounds the stranger knows all ids of the owner, since ids may leak through addresses; in the other half
+the stranger knows none. Beside the requests, the stranger keeps streams open on the owner's chats while the owner uses
+them.
 """
 
 import re
@@ -35,16 +36,17 @@ CALLERS = 4
 """Attempts at the same time."""
 
 STREAM_SECONDS = 0.3
-"""Seconds without a byte after which an answer that may never end is left."""
+"""Seconds without a byte after which an answer that may never end is closed."""
 
 ANSWER_SECONDS = 5.0
-"""Seconds after which an answer of a run is left."""
+"""Seconds after which an answer of a run is closed."""
 
 LATE_SECONDS = 240.0
-"""How much longer than asked a round goes on while it has not made its attempts: a busy machine needs this long."""
+"""Maximum seconds that a round runs longer than requested until it has made its attempts: a busy machine needs this
+long."""
 
 LOGGED = ("name of a model", "name of a stream")
-"""Content that a log line may have: names that tell an operator what was wrong, and no text."""
+"""Content that a log line may have: names that tell an operator the cause, and no text."""
 
 _GUARDED = re.compile(r"/+(?!v1/(?:ping|session)\b)(?:v1|chat|api|metrics)\b", re.IGNORECASE)
 """Paths that need a token. Everybody may ask for the page, probes and pings, and may sign out."""
@@ -57,7 +59,7 @@ NEVER_SHOWN = (
     "note",
     "forwarded credential",
 )
-"""Content that its owner does not see again: it is deleted, or was never stored."""
+"""Content that its owner does not see again, because it is deleted or was never stored."""
 
 
 def app_routes() -> Sequence[BaseRoute]:
@@ -67,7 +69,7 @@ def app_routes() -> Sequence[BaseRoute]:
 
 
 class Round:
-    """One round. `answers` counts statuses by what was asked for."""
+    """One round. `answers` counts statuses by the kind of request."""
 
     def __init__(self, fleet: Fleet, seed: int, *, knows_ids: bool) -> None:
         self._fleet = fleet
@@ -80,7 +82,7 @@ class Round:
         self._attempts = self._attempts_min = 0
 
     async def run(self, seconds: float, attempts_min: int = 0) -> None:
-        """Make everything, attack it for so long and at least so often, and compare. Raises AssertionError with the
+        """Make everything, attack it for this long and at least this often, and compare. Raises AssertionError with the
         request that leaked."""
         self._attempts_min = attempts_min
         try:

@@ -1,5 +1,5 @@
-"""Every decoder that is fuzzed, by name. One file for each part of the product that decodes input; a test checks that
-no decoder is missing."""
+"""Every decoder that is fuzzed, by name. It has one file for each part of the product that decodes input; a test checks
+that no decoder is missing."""
 
 from functools import cache
 
@@ -17,7 +17,7 @@ __all__ = ["all_targets"]
 
 @cache
 def all_targets() -> dict[str, Target]:
-    """In a fixed order, which is that of the table which a run prints."""
+    """Return all targets in a fixed order, which is that of the table that a run prints."""
     found = [
         *command_targets(),
         *log_targets(),

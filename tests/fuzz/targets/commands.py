@@ -1,6 +1,6 @@
 """Untrusted input: bodies of commands, of the one-shot endpoints and of streams, and whole exports.
 
-Each law does what the endpoint does before it asks the store, in the same order. If a body is accepted, the chat's
+Each law does what the endpoint does before it calls the store, in the same order. If a body is accepted, the chat's
 owner must decode the same value after each encoding on the way.
 """
 
@@ -50,7 +50,7 @@ __all__ = ["check_command", "command_targets"]
 
 
 def check_command(command: Command) -> None:
-    """The checks of the edge beyond those of the struct. Raises Refused."""
+    """Apply the checks of the edge beyond those of the struct. Raises Refused."""
     match command:
         case UserMessage():
             read_content(command.content, command.attachments)
@@ -94,8 +94,8 @@ def _inbox(data: bytes, random: Random) -> bool:
 
 
 def _content(data: bytes, random: Random) -> bool:
-    """The content of a body, with and without a blob collector: content that is moved to a blob and referred to must
-    stay the same."""
+    """Check the content of a body with and without a blob collector: content that is moved to a blob and referenced
+    must stay the same."""
     try:
         content = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,7 +1,8 @@
-"""threadcast.toml and the environment: settings, or one sentence that says where the wrong value stands.
+"""threadcast.toml and the environment: decoding gives settings, or one sentence that names the place of the wrong
+value.
 
-An operator reads that sentence at three in the morning, so it must name the file, or the variable; and a secret must
-not be in it.
+An operator may read that sentence in an emergency, so it must name the file or the variable; and it must not contain a
+secret.
 """
 
 import os
@@ -21,7 +22,7 @@ _SECRET = "sk-never-shown"
 
 @cache
 def _directory(process: int) -> Path:
-    """A directory for each process, in memory if the system has such a file system."""
+    """Return a directory for each process, in memory if the system has such a file system."""
     memory = Path("/dev/shm")  # files of one process, made by mkdtemp
     return Path(tempfile.mkdtemp(prefix="threadcast-fuzz-", dir=memory if memory.is_dir() else None))
 
@@ -38,7 +39,7 @@ def _file(data: bytes, random: Random) -> bool:
 
 
 def _environment(data: bytes, random: Random) -> bool:
-    """Lines `NAME=value`, as `env` prints them."""
+    """Parse lines `NAME=value`, as `env` prints them."""
     text = data.decode("utf-8", "surrogateescape").replace("\0", "")
     environ = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
     environ.pop("THREADCAST_CONFIG", None)

@@ -1,5 +1,5 @@
 """Data that the product has written and reads back: events, facts, acks, states, entries. The data may be from a newer
-version, or damaged. Decoding must then raise one kind of error, and no other exception.
+version, or damaged. Decoding must then raise one kind of error, and no other.
 """
 
 from random import Random
@@ -88,7 +88,7 @@ def _state(data: bytes, random: Random) -> bool:
 
 
 def _entry_with(field: str) -> Law:
-    """An entry of a real log with other bytes in one of its fields, folded onto the state that it followed."""
+    """Return an entry of a real log with other bytes in one of its fields, folded onto the state that it followed."""
 
     def law(data: bytes, random: Random) -> bool:
         it = corpus.chat()

@@ -1,7 +1,7 @@
 """Answers of models' servers, read by each real adapter, and the arguments and text that models write.
 
-The adapters' own `stream` runs, with only the bytes put in its place: so the table of exceptions is fuzzed as well as
-the readers. The law is PROV-7's: deltas of the right types that an answer can be made of, or `ModelFailed`.
+The adapters' own `stream` runs, with only the response's bytes replaced, so that the table of exceptions is fuzzed as
+well as the readers. The law is PROV-7's: deltas of the right types that can form an answer, or `ModelFailed`.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
@@ -41,7 +41,7 @@ _REQUEST = Request(model="m", messages=[Message(role="user", content="hi", messa
 
 
 class _Fed:
-    """The bytes that the server is to have sent, in pieces."""
+    """Yields the bytes that the server is supposed to have sent, in pieces."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
@@ -50,7 +50,7 @@ class _Fed:
         return [event for events in self.reads() for event in events]
 
     def reads(self) -> list[list[bytes]]:
-        """The events of each piece."""
+        """Return the events of each piece."""
         splitter = SseSplitter()
         return [splitter.feed(chunk) for chunk in self.chunks]
 
@@ -58,7 +58,7 @@ class _Fed:
 class _Unasked(OpenAIServer):
     fed = _Fed()
 
-    async def _open(self) -> Any:  # Any: there is no client, and none is asked
+    async def _open(self) -> Any:  # Any: there is no client, and the code does not call one
         return None
 
     async def _events(
@@ -135,7 +135,7 @@ def _adapter(provider: Provider, fed: _Fed) -> Law:
 
 
 def _arguments(data: bytes, random: Random) -> bool:
-    """Arguments as a model wrote them, passed to a tool and back to each wire."""
+    """Pass arguments as a model wrote them to a tool and back to each wire."""
     text = data.decode("utf-8", "replace")
     values = read_arguments(text)
     held(values is None or isinstance(values, dict), values)
@@ -158,7 +158,8 @@ def _arguments(data: bytes, random: Random) -> bool:
 
 
 def import_sdks() -> None:
-    """Import the SDKs whose exceptions the adapters know: a second each, which would count as the time of an input."""
+    """Import the SDKs whose exceptions the adapters use; each takes a second, which would count as the time of an
+    input."""
     import threadcast.providers.anthropic.errors
     import threadcast.providers.google.errors
     import threadcast.providers.openai.errors  # noqa: F401

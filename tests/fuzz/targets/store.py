@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 def _now(coroutine: Coroutine[object, None, _T]) -> _T | None:
-    """Runs a decoder without an event loop; returns None if it wants a thread for a large input."""
+    """Run a decoder without an event loop; returns None if the decoder needs a thread for a large input."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -60,7 +60,7 @@ def _checkpoint(data: bytes, random: Random) -> bool:
     if not found:
         return False
     head, version, state = found
-    again = _now(checkpoint.compose(head, version, state)) if head.isascii() else None  # another head never fits
+    again = _now(checkpoint.compose(head, version, state)) if head.isascii() else None  # other heads never match
     held(again is None or _now(checkpoint.split(again)) == found, "a checkpoint has two forms", found)
     return True
 

@@ -1,7 +1,7 @@
 """Server-Sent Events in both directions: any bytes, cut anywhere, and any text that is to be sent as one event.
 
-We have two readers: `framing/sse.py` for clients of ours, `providers/sse_split.py` for the streams of models.
-They were written apart, so each is the other's judge.
+We have two readers: `framing/sse.py` for clients of ours, `providers/sse_split.py` for the streams of models. They were
+written independently, so each checks the other.
 """
 
 import re
@@ -26,7 +26,7 @@ from threadcast_protocol.wire.errors import Internal, TooLarge
 __all__ = ["stream_targets"]
 
 _BOUND = 4_096
-"""Bytes of one unfinished event: small, so that it is met."""
+"""Maximum bytes of one unfinished event: small, so that inputs reach it."""
 
 
 def _parsed(chunks: list[bytes], max_bytes: int) -> list[ParsedFrame] | None:
@@ -74,7 +74,7 @@ _LINE_ENDS = re.compile("\r\n|\r|\n")
 
 
 def _written(data: bytes, random: Random) -> bool:
-    """Sends any text as one event: the reader must receive this text and nothing else."""
+    """Send any text as one event: the reader must receive this text and nothing else."""
     text = data.decode("utf-8", random.choice(("replace", "surrogateescape")))
     cut = random.randrange(len(text) + 1)
     name, body = text[:cut][:40] or None, text[cut:]
@@ -96,7 +96,7 @@ def _as_read(text: str | None) -> str:
 
 
 def _spliced(data: bytes, random: Random) -> bool:
-    """The native wire: an event's JSON goes out as it is, or not at all."""
+    """Check the native wire: an event's JSON is sent unchanged, or not at all."""
     try:
         blocks = [
             Frame("c1", data, 1, 7).for_base(3),
