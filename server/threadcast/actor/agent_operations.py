@@ -1,4 +1,4 @@
-"""Tells of the operations of durable agents that have ended: counts them, and puts them into the run's trace."""
+"""Reports the operations of durable agents that have ended: counts them, and adds them to the run's trace."""
 
 from collections.abc import Sequence
 
@@ -26,8 +26,8 @@ def tell_operations(
     facts: Sequence[Fact],
     now_ms: int,
 ) -> None:
-    """Tell of the operations that have ended in an entry with these facts. Operations that the end of the run has cut
-    count as cancelled."""
+    """Report the operations that have ended in an entry with these facts. Operations that the end of the run has
+    interrupted count as cancelled."""
     run = before.private.run
     if run is None or run.agent is None:
         return

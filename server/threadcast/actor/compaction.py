@@ -31,15 +31,15 @@ __all__ = ["compacted"]
 _T = TypeVar("_T")
 
 SEGMENT_BYTES = 1_000_000
-"""A segment of the history is complete after as many bytes, or after the size of the state if that is more, since the
+"""A segment of the history is complete after this many bytes, or after the size of the state if that is more, since the
 next segment begins with a copy of the state."""
 
 HISTORY_MAX_BYTES = 1_000_000
-"""The most bytes of a chat's history, compressed; the oldest segments beyond it are deleted. This is some 20 MB of log
-(`history_parts.PART_BYTES`)."""
+"""The maximum bytes of a chat's history, compressed; the oldest segments beyond it are deleted. This is some 20 MB of
+log (`history_parts.PART_BYTES`)."""
 
 THREAD_ABOVE_BYTES = 256 * 1_024
-"""More new events than this are compressed in a thread, as checkpoints are."""
+"""If there are more new events than this, they are compressed in a thread, as checkpoints are."""
 
 
 async def compacted(store: Log, state: OwnerState, policy: CheckpointPolicy) -> Compacted | None:
@@ -89,7 +89,7 @@ async def _entries_after(store: Log, state: OwnerState, head: str) -> list[RawEn
 
 
 async def _in_thread_if(entries: Sequence[RawEntry], make: Callable[[], _T]) -> _T:
-    """Call `make`; in a thread if there are many events to compress."""
+    """Call `make`, in a thread if there are many events to compress."""
     is_large = sum(len(entry.events) for entry in entries) > THREAD_ABOVE_BYTES
     return await anyio.to_thread.run_sync(make) if is_large else make()
 

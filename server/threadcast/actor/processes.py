@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 LAST_WORDS_CHARACTERS = 2_000
-"""The length of the output that the model is told when a process ends; `read` returns more."""
+"""The maximum length of the output that the model is told when a process ends; `read` returns more."""
 
 DESCRIPTION_MAX_CHARACTERS = 200
 

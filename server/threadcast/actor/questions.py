@@ -1,7 +1,7 @@
 """Questions that a running tool call asks people, through the log of its chat (PROTOCOL §11).
 
 The question is a pause reason beside those that are open, while the run's state stays that of a working run. The
-decision is a fact in the log like each other one, so the call waits for a change of the folded state.
+decision is a fact in the log like any other, so the call waits for a change of the folded state.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ __all__ = ["OPEN_QUESTIONS_MAX", "CallQuestions"]
 _log = structlog.get_logger()
 
 OPEN_QUESTIONS_MAX = 5
-"""The most questions that one call has open at a time. A person reads them one after the other."""
+"""The maximum number of questions that one call has open at a time. A person reads them one after the other."""
 
 
 class CallQuestions:
@@ -94,7 +94,7 @@ class CallQuestions:
 def _publish(builder: EntryBuilder, question: Question, tool_name: str) -> str:
     run = builder.state.private.run
     question_id = builder.new_id("ask")
-    if run is not None:  # it is, as long as the run's task may commit
+    if run is not None:  # the question is open as long as the run's task may commit
         reason = question_reason(builder.state.chat_id, run.run_id, question_id, question, tool_name=tool_name)
         ask_people(builder, [reason])
     return question_id

@@ -29,7 +29,7 @@ NO_TITLE = "The model for titles failed, so the chat keeps its title."
 
 class Titling:
     """Makes the title of one actor's chat. `on_end` is called after each attempt, with True if another worker owns the
-    log. `goes_on` is True while the model is asked."""
+    log. `goes_on` is True while the model writes the title."""
 
     def __init__(self, context: WorkerContext, on_end: Callable[[bool], None]) -> None:
         self._context = context

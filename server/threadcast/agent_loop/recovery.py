@@ -1,7 +1,7 @@
 """Recovers the unfinished work of a chat's previous owner (DESIGN §7).
 
 The unit of recovery is one model call: finished rounds and tool results are never repeated, and text that was shown is
-never shown twice. Pure. The actor calls `recover` after a takeover, and after an abort that left something open.
+never shown twice. Pure. The actor calls `recover` after a takeover, and after an abort that left work open.
 """
 
 from threadcast.agent_loop.calls.bindings import arguments_of
@@ -33,7 +33,7 @@ def can_continue(models: ModelTable, model: str) -> bool:
 
 
 def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> None:
-    """Settle the interrupted step as the chat's `on_owner_loss` says.
+    """Settle the interrupted step as the chat's `on_owner_loss` requires.
 
     A broken answer is continued if the provider can be given its beginning (`can_continue`), if the run was asked to
     continue it, or if the chat's settings require that. Otherwise the answer is removed and the model is asked again. A
@@ -44,7 +44,7 @@ def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> N
     if run is None:
         return
     asked = [reason.tool_call_id for reason in builder.state.runtime.pause_reasons if reason.tool_name]
-    withdraw_questions(builder, asked)  # those of tools that ran; an agent's question has no tool
+    withdraw_questions(builder, asked)  # steps of tools that ran; an agent's question has no tool
     if run.commit is not None:
         recover_commit(builder, run, run.commit, table)
         return

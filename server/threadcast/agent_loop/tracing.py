@@ -216,7 +216,7 @@ class RoundTrace:
 
     def ask(self, provider: str, request: Request, state: OwnerState) -> None:
         """Record that `provider` is about to be asked. The attachments of `request` should still be references, and
-        `state` is the state of which the request was made."""
+        `state` is the state from which the request was made."""
         record = self.record
         record.attempts = [
             *record.attempts,
@@ -274,7 +274,7 @@ class RoundTrace:
 
 
 def referred(messages: Sequence[Message], state: OwnerState) -> list[Message | MessagesRef]:
-    """Return `messages` with references to those that `state` holds. Consecutive ones share a reference."""
+    """Return `messages` with references to those that `state` holds. Consecutive messages share a reference."""
     found: list[Message | MessagesRef] = []
     nodes = state.nodes
     last, count, characters = "", 0, 0

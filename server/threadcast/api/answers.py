@@ -1,7 +1,7 @@
 """Bounds the large answers that a process holds for clients until they have read them (SEC-5).
 
-The content of a chat or a file is in memory until its reader has taken it. A caller who asks for many and reads none of
-them would otherwise fill the memory of the process. `Answers` counts the bytes of such answers, of one caller and of
+The content of a chat or a file is in memory until its reader has received it. A caller who requests many and reads none
+of them would otherwise fill the memory of the process. `Answers` counts the bytes of such answers, of one caller and of
 all callers. A further request of a caller who reads slowly waits for some seconds before its content is loaded.
 
 `LargeAnswer` sends such an answer in slices, so that the request ends, and its bytes are uncounted, once the client has
@@ -128,7 +128,7 @@ class Answers:
             self._forget_idle(account)
 
     def _forget_idle(self, account: _Account) -> None:
-        """Remove the account of a caller who asks for nothing and has read everything."""
+        """Remove the account of a caller who has no requests and no unread answers."""
         if not account.requests and not account.held_bytes:
             self._accounts.pop(account.principal_id, None)
 

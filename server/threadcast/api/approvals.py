@@ -97,7 +97,8 @@ async def list_questions(request: Request) -> Response:
     with `hide_input`, to a caller who may approve. An approver of another caller's chat gets the questions that only
     such an approver can accept."""
     edge, principal, chat_id = caller_and_chat_of(request)
-    meta = await edge.decidable(chat_id, principal)  # first: a foreign chat is not found, whatever the caller may do
+    # checked first: a foreign chat is not found, whatever permissions the caller has
+    meta = await edge.decidable(chat_id, principal)
     if "approve" not in principal.permissions:
         raise Forbidden("this token may not approve tool calls; the operator can give it the permission `approve`")
     state, _ = await load_folded(edge.store, meta.chat_id, with_facts=True)

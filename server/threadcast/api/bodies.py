@@ -53,7 +53,7 @@ class BodyRoom:
 
 
 class Bodies:
-    """Counts the bytes of bodies that are being read. `what` names them in refusals."""
+    """Counts the bytes of bodies that are being read. `what` names the bodies in refusals."""
 
     def __init__(self, metrics: Metrics, per_principal_bytes: int, max_bytes: int, what: str = "requests") -> None:
         self._metrics = metrics
@@ -80,7 +80,7 @@ class Bodies:
         self._metrics.body_bytes_inflight.inc(size_bytes)
 
     def release(self, principal_id: str, reserved_bytes: int, arrived_bytes: int) -> None:
-        """Uncount bytes. A caller without bodies takes no place in the table."""
+        """Uncount bytes. Release the bytes; a caller without bodies has no entry in the table."""
         self._arrived_bytes -= arrived_bytes
         self._metrics.body_bytes_inflight.dec(arrived_bytes)
         self._reserved_bytes[principal_id] -= reserved_bytes

@@ -48,8 +48,8 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 LOOK_FIRST_SECONDS = 0.05
-"""Seconds before the second look for the last record of a run that has just ended, which is stored within milliseconds
-of the end. Each further look waits twice as long."""
+"""Seconds before the second read of the last record of a run that has just ended, which is stored within milliseconds
+of the end. Each further read waits twice as long."""
 
 
 class TracedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,7 +245,7 @@ async def diagnostics_within(
             _log.warning("trace.not_read", chat_id=chat_id, run_id=run_id, error=trouble.message)
             return None
         await anyio.sleep(pause)
-        pause *= 2  # each look reads all records of the chat
+        pause *= 2  # each read returns all records of the chat
 
 
 async def _allowed(request: Request) -> tuple[Edge, str, Principal]:

@@ -140,7 +140,7 @@ class Edge:
         return meta
 
     async def is_hidden(self, chat_id: str, principal: Principal) -> bool:
-        """Return whether the id is that of another principal's chat. The caller must not notice, so its stream of this
+        """Return whether the id belongs to another principal's chat. The caller must not notice, so its stream of this
         chat is like that of an unknown chat.
 
         Raises:

@@ -187,7 +187,8 @@ class ErrorBoundary:
                 _log.exception("request.crashed", path=scope.get("path"))
             if has_started:
                 raise
-            wrong.__traceback__ = None  # it would keep the frames, with parts of the body, until a garbage collection
+            # the error would keep the frames, with parts of the body, until a garbage collection
+            wrong.__traceback__ = None
             if error is not None:
                 error.__traceback__ = None
             response = error_response(error, scope.get(ERROR_FORM))
@@ -195,7 +196,7 @@ class ErrorBoundary:
             if is_refused and await self._refused_tokens.note(scope):
                 response.headers["Connection"] = "close"
             await response(scope, receive, watched)
-            del error, response  # a frame in the traceback of its own error is freed by a garbage collection only
+            del error, response  # only a garbage collection frees a frame in the traceback of its own error
         finally:
             for key in (BODY_ROOM, ANSWER_ROOM):
                 if (room := scope.pop(key, None)) is not None:

@@ -152,7 +152,7 @@ async def _answers_questions(
     edge: Edge, principal: Principal, chat_id: str, command: ToolDecision | ToolDecisions
 ) -> bool:
     """Return whether all decisions are about questions of the caller's own chat, which are no approvals (PROTOCOL §11).
-    A question that was answered a moment ago counts, so that the caller is told that."""
+    A question that was answered a moment ago counts, so that the caller learns that."""
     try:
         await edge.own(chat_id, principal)
     except NotFound:

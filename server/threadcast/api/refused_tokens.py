@@ -80,7 +80,7 @@ class RefusedTokens:
             await anyio.sleep(self._delay_seconds)
         finally:
             self._waiting[caller] -= 1
-            self._waiting = +self._waiting  # without addresses for which nothing waits
+            self._waiting = +self._waiting  # without the addresses for which no answer waits
         return False
 
     def _count(self, caller: str) -> int:

@@ -112,7 +112,7 @@ async def _stream(
             admission.change(len(wish.chat_ids), len(wish.chat_ids))
         hidden = {chat_id for chat_id in wish.chat_ids if await edge.is_hidden(chat_id, principal)}
         wish = wish._replace(hidden=frozenset(hidden))
-        if has_left(scope):  # a flood of clients that leave at once costs less without relays
+        if has_left(scope):  # a flood of clients that disconnect at once costs less without relays
             await goodbye(receive)
             raise ClientDisconnect
         stream = (_one if is_one else _many)(

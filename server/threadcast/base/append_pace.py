@@ -33,8 +33,8 @@ TICK_SECONDS = 0.010
 share a tick. Calls that are due within half a tick run together."""
 
 BUSY_SHARE = 0.6
-"""The share of a core that the event loop may take before the pause grows. Above it, a burst makes readers wait longer
-than a longer pause does."""
+"""The share of a core that the event loop may take before the pause grows. Above this share, a burst makes readers wait
+longer than a longer pause does."""
 
 FULL_SHARE = 0.85
 """The share of a core above which the pause grows beyond `PACE_MAX_SECONDS`."""
@@ -46,14 +46,14 @@ FULL_STORE_DELAY_SECONDS = 0.100
 """The time of an exchange with the store above which the pause grows beyond `PACE_MAX_SECONDS`."""
 
 LOOK_SECONDS = 0.25
-"""Seconds between two looks at the load."""
+"""Seconds between two measurements of the load."""
 
 LOAD_MAX = 2.0
 """The most that a load counts in one look, in shares of its target, so that one slow exchange does not count much."""
 
 GAIN = 0.4
-"""How much of a deviation one look corrects. The load falls at most in proportion to the pause, so any gain below 2
-settles; this one settles within some two seconds and without overshoot."""
+"""The share of a deviation that one measurement corrects. The load falls at most in proportion to the pause, so any
+gain below 2 settles; this one settles within some two seconds and without overshoot."""
 
 
 class AppendPace:
@@ -81,7 +81,7 @@ class AppendPace:
         return min(self._seconds, max(PACE_SECONDS, answers_count / ANSWERS_PER_SECOND))
 
     def note_store_delay(self, seconds: float) -> None:
-        """Count an exchange with the store that took so long."""
+        """Record how long an exchange with the store took."""
         self._delays_seconds += seconds
         self._delays_count += 1
 

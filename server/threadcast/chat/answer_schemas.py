@@ -18,16 +18,16 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["SCHEMA_MAX_BYTES", "SCHEMA_MAX_DEPTH", "check_schema", "problem_of"]
 
 SCHEMA_MAX_BYTES = 16_384
-"""The most bytes of a schema as JSON. Every snapshot of the chat contains the schema while the question is open."""
+"""The maximum bytes of a schema as JSON. Every snapshot of the chat contains the schema while the question is open."""
 
 SCHEMA_MAX_DEPTH = 32
-"""The deepest nesting of a schema. Schemas of forms have fewer than ten levels."""
+"""The maximum nesting of a schema. Schemas of forms have fewer than ten levels."""
 
 STEPS_MAX = 10_000
-"""The most keywords that are evaluated for one answer, which takes at most 0.1 s. A form of 50 fields takes 300."""
+"""The maximum keywords that are evaluated for one answer, which takes at most 0.1 s. A form of 50 fields takes 300."""
 
 PROBLEM_MAX_CHARACTERS = 300
-"""The longest message of the library that is shown. Longer ones repeat the answer."""
+"""The maximum length of the library's message that is shown. Longer ones repeat the answer."""
 
 _REFUSED = (
     "pattern",

@@ -117,7 +117,8 @@ def decide_calls(
                 blame(builder, ROUND_LIMIT)
                 end_run(builder, "limit", then=lambda: builder.accept(request_id, result, by=by, final=True))
                 return
-            if builder.state.runtime.state == "paused":  # else a task works on the run, and says the state itself
+            # otherwise a task works on the run, and reports the state itself
+            if builder.state.runtime.state == "paused":
                 say_runtime(builder, "executing_tools")
     builder.accept(request_id, result, by=by, final=True)
     start_next(builder)

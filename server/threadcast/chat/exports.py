@@ -137,7 +137,7 @@ def _told(family: list[Message]) -> list[Message]:
 def export_of(state: OwnerState) -> ChatExport:
     """Return the export of a chat, without the open run, the queue and recent acks. An unfinished answer is exported
     with its present text, status `partial` and finish reason `abort`. The export of a temporary chat is that of a
-    lasting one: whoever exports a chat wants to keep it."""
+    permanent one, because an export is made to keep the chat."""
     drafted = state.draft.message.message_id if state.draft is not None else None
     messages = [
         replace(

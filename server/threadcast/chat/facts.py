@@ -265,7 +265,7 @@ class Progressed(_Fact, frozen=True, tag="progressed"):
     """A command, a round, a tool call or a title has ended, so the count of takeovers without progress is reset to 0.
 
     `untitled_at` is the id of the newest message when the model for titles failed. `tainted_by` are untrusted sources
-    whose content has entered the chat (`taint.py`). Both are fields and not facts of their own, because older workers
+    whose content has entered the chat (`taint.py`). Both are fields instead of separate facts, because older workers
     skip unknown fields but cannot read unknown facts.
     """
 

@@ -39,12 +39,12 @@ class CheckedBlob(msgspec.Struct, frozen=True):
 
 
 def begins_as_blob(line: bytes) -> bool:
-    """Return whether a line of an import, of which the first bytes suffice, begins as our exports begin a blob."""
+    """Return whether a line of an import begins as our exports begin a blob; the first bytes of the line suffice."""
     return _BEGINS.match(line) is not None
 
 
 def check_large_blob(line: bytes) -> CheckedBlob:
-    """Check the line of a large blob. Raises BadRequest: the line is no blob, or its data is not base64 without
+    """Check the line of a large blob. Raises BadRequest: the line is not a blob, or its data is not base64 without
     escapes, or has another hash."""
     blob = decode_body(_lines, line)
     data = memoryview(blob.data)

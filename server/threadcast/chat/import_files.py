@@ -56,8 +56,8 @@ LINE_MAX_BYTES = 23_068_672
 """The maximum length of a line. The longest line of an export has the largest blob, 22.4 MB in base64."""
 
 NO_BLOB_MAX_BYTES = 16_777_216
-"""The maximum length of a line that is no blob, as of a request's body. Such a line takes twice its length in memory
-while it is decoded."""
+"""The maximum length of a line that is not a blob, the same as of a request's body. Such a line takes twice its length
+in memory while it is decoded."""
 
 EMPTY_LINES_MAX = 1_000
 """The maximum number of empty lines in one body. Each empty line takes processing time although it has no content."""
@@ -251,7 +251,7 @@ def _siblings(family: list[str]) -> list[tuple[str, dict[str, object], int]]:
 
 
 def _parts_of(spans: Sequence[tuple[LineSpan, int]]) -> Iterator[list[LineSpan]]:
-    """Divide lines into parts. Each line is given with the number of bytes that it takes in the command."""
+    """Divide lines into parts. Each line comes with the number of bytes that it takes in the command."""
     part: list[LineSpan] = []
     size = 0
     for span, length in spans:
@@ -385,7 +385,7 @@ class _Check:
 
 @contextmanager
 def _at(number: int, path: str = "") -> Iterator[None]:
-    """Add the number of the line, and the place in the line, to each refusal that the block raises."""
+    """Add the number of the line, and the position in the line, to each refusal that the block raises."""
     try:
         yield
     except BadRequest as wrong:

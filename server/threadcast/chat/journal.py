@@ -1,10 +1,10 @@
-"""The journal of an open run whose agent is a durable function: what each operation of the function has returned.
+"""The journal of an open run whose agent is a durable function: the results of the function's operations.
 
 The journal is part of the chat's private state. After a crash or a pause the function runs again from the top, and each
-operation that the journal holds returns what it returned before. An operation has a **key**: the number of the
-operation in its scope, behind the scope's own key, such as "3" or, for operation 0 of branch 1 of the gather "3",
-"3.1.0"; or the key that an integration of a framework has given it, behind "@" and its kind, such as "@answer:model-2".
-The module has structs, private facts and their fold, and imports no other module of the chat.
+operation that the journal holds returns its recorded result. An operation has a **key**. It is the number of the
+operation in its scope, after the scope's own key, such as "3" or, for operation 0 of branch 1 of the gather "3",
+"3.1.0"; or it is the key that an integration of a framework has given it, after "@" and its kind, such as
+"@answer:model-2". The module has structs, private facts and their fold, and imports no other module of the chat.
 """
 
 from typing import Literal, TypeAlias
@@ -53,7 +53,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `digest` identifies the arguments, where a replay compares them. `value` is the result as JSON text. A value above 1
     MB is in the private blob `blob`. `ref` is the id of what the operation has shown: a tool call, a message, a
     question, or the name of a sub-chat. `until_ms` is the end of a sleep, and `at_ms` the start of the operation, both
-    in Unix milliseconds. `retry` is the class of repetition of a step.
+    in Unix milliseconds. `retry` is the retry class of a step.
     """
 
     kind: str
@@ -70,9 +70,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The event that an operation waits for while no worker is busy with it. `on` is decision (of a person about the
-    call or question `ref`), client (the result of the call `ref`), child (the end of the sub-chat of `ref`), child_room
-    (the end of any sub-chat), time (`until_ms`) or path (until no client carries out a call)."""
+    """The event that an operation waits for while it holds no worker. `on` is decision (of a person about the call or
+    question `ref`), client (the result of the call `ref`), child (the end of the sub-chat of `ref`), child_room (the
+    end of any sub-chat), time (`until_ms`) or path (until no client carries out a call)."""
 
     key: str
     on: str
@@ -85,9 +85,8 @@ class DurableRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `path_length` is the number of messages on the path when the run began, which are the function's input. `waits` is
     empty while a worker works on the run. `tools` are the tools that the agent has declared, as JSON text, by name.
-    `restarts` counts the calls of `restart`; `state` is the JSON text that the
-    last of them left. `journal_bytes` is the approximate size of the journal. `missing_since_ms` is the time since
-    which no worker was found that has this agent.
+    `restarts` counts the calls of `restart`; `state` is the JSON text that the last call passed. `journal_bytes` is the
+    approximate size of the journal. `missing_since_ms` is the time since which no worker was found that has this agent.
     """
 
     name: str
@@ -106,8 +105,8 @@ class _Fact(msgspec.Struct, frozen=True, tag_field="fact", omit_defaults=True, k
 
 
 class AgentStarted(_Fact, frozen=True, tag="agent_started"):
-    """The open run is carried out by the durable agent `name`. `params` are all parameters that were set then: they
-    hold for the whole run."""
+    """The open run is carried out by the durable agent `name`. `params` are all parameters that were set at that time:
+    they hold for the whole run."""
 
     name: str
     path_length: int
@@ -122,7 +121,7 @@ class OperationRecorded(_Fact, frozen=True, tag="operation_recorded"):
 
 
 class AgentParked(_Fact, frozen=True, tag="agent_parked"):
-    """All branches of the function wait, and the function was put away. Without `waits`, the function works again."""
+    """All branches of the function wait, and the function was suspended. Without `waits`, the function works again."""
 
     waits: tuple[Wait, ...] = ()
 

@@ -33,26 +33,26 @@ __all__ = [
 ]
 
 QUESTION_TEXT_MAX_CHARACTERS = 4_000
-"""The longest text of a question: two pages. Every snapshot contains the question as long as it is open."""
+"""The maximum length of a question's text: two pages. Every snapshot contains the question as long as it is open."""
 
 OPTIONS_MAX = 100
-"""The most options of a question."""
+"""The maximum number of a question's options."""
 
 OPTION_MAX_CHARACTERS = 500
-"""The longest option, which is the text of a button."""
+"""The maximum length of an option, which is the text of a button."""
 
 ANSWER_MAX_BYTES = 65_536
-"""The most bytes of an answer as JSON, because the chat's state holds it until the round ends."""
+"""The maximum bytes of an answer as JSON, because the chat's state holds it until the round ends."""
 
 SHOWN_COMMAND_MAX_CHARACTERS = 500
-"""The part of the text that a client sees which does not know questions."""
+"""The part of the question's text that is shown by clients which do not know questions."""
 
 ANSWER_PATH = "/edited_input/answer"
 
 
 def check_question(question: Question) -> None:
-    """Raise ValueError if a person cannot be asked `question`: without a text, with too long parts, with both options
-    and a schema, or with a schema that `check_schema` refuses."""
+    """Raise ValueError if `question` cannot be asked: it has no text, too long parts, both options and a schema, or a
+    schema that `check_schema` refuses."""
     if not question.text.strip():
         raise ValueError("a question needs a text")
     if len(question.text) > QUESTION_TEXT_MAX_CHARACTERS:
@@ -96,7 +96,7 @@ def ask_people(builder: EntryBuilder, reasons: Sequence[PauseReason]) -> None:
 
 
 def withdraw_questions(builder: EntryBuilder, question_ids: Collection[str]) -> None:
-    """Remove these questions, which nobody has to answer any more. Adds no event if none of them is open."""
+    """Remove these questions, which no longer need an answer. Adds no event if none of them is open."""
     before = builder.state.runtime.pause_reasons
     left = [each for each in before if each.type != "question" or each.tool_call_id not in question_ids]
     if len(left) < len(before):

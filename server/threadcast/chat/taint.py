@@ -1,10 +1,10 @@
-"""Finds untrusted content in a chat, so that sensitive tools ask a person again (PROTOCOL §11).
+"""Finds untrusted content in a chat, so that sensitive tools ask for a new approval (PROTOCOL §11).
 
 The operator names untrusted sources: tools, and MCP servers with their tools, resources and prompts. The list
 `Private.tainted_by` has those sources whose content the chat's model may have read. The list only grows: content may
 live on in summaries, answers and memory after its message is gone. Before each model call the path is searched for the
-names of untrusted tools and for the labels of attachments, so that it does not matter where the content came from: a
-tool of the server or of a client, a fork, or the log of an older version. All functions are pure.
+names of untrusted tools and for the labels of attachments, so the origin of the content does not matter: a tool of the
+server or of a client, a fork, or the log of an older version. All functions are pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -66,7 +66,7 @@ def _sources_on_path(state: OwnerState, rules: ApprovalRules) -> list[str]:
 
 def _attached(message: Message, rules: ApprovalRules) -> list[str]:
     """Return the untrusted MCP servers whose resources or prompts a message contains. The labels are those that
-    `tools/mcp/content.py` gives them. A user who writes such a label makes only the own chat ask more often."""
+    `tools/mcp/content.py` gives them. A user who writes such a label only makes the user's own chat ask more often."""
     if isinstance(message.content, str):
         return []
     labels = [part.name for part in message.content if isinstance(part, FilePart)]

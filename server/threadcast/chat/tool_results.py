@@ -53,8 +53,8 @@ async def keep_result(content: str, tool_name: str, chat_id: str, put: Put) -> K
 
 
 def is_whole(content: str, attachments: Sequence[JsonObject]) -> bool:
-    """Return whether a tool message has its result as the tool gave it, and not cut or with its images apart. A result
-    that ends like a note of `keep_result` counts as cut."""
+    """Return whether a tool message has the tool's whole result, not cut and with its images in place. A result that
+    ends like a note of `keep_result` counts as cut."""
     return not attachments and _LAST_NOTE.search(content) is None
 
 

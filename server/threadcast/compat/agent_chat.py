@@ -95,8 +95,8 @@ class AgentChat(Projection):
 
 
 def _preview(kind: str, payload_id: str, data: JsonObject) -> JsonObject:
-    """Return the preview's data, with two more fields that clients of this endpoint read: the object under the name of
-    its type, and its id. For instance, a `workflow_preview` has `workflow` and `workflow_id`, which is null for a new
-    object."""
+    """Return the preview's data, with two additional fields that clients of this endpoint read: the object under the
+    name of its type, and its id. For instance, a `workflow_preview` has `workflow` and `workflow_id`, which is null for
+    a new object."""
     named = {kind: data.get("object"), f"{kind}_id": data.get("object_id"), "payload_id": payload_id}
     return {**named, **data}

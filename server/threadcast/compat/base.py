@@ -76,7 +76,7 @@ class RunSlice:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended or was refused, so that nothing can be stopped any more."""
+        """Whether the run has ended or was refused, so that there is nothing left to stop."""
         return self.has_ended or self.refusal is not None
 
     def take(self, event: Event) -> bool:
@@ -183,8 +183,8 @@ class Projection(ABC):
         """Return the JSON body for callers that want no stream (NET-9)."""
 
     def _pause(self, event: Event) -> list[OutFrame]:
-        """Return the frames of a run that waits for a person: here the last ones, because the formats of one-shot
-        endpoints cannot ask."""
+        """Return the frames of a run that waits for a person; these are the last frames here, because the formats of
+        one-shot endpoints cannot ask."""
         return self.fail("conflict", AWAITS_DECISION)
 
     @abstractmethod

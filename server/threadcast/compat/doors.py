@@ -1,7 +1,7 @@
-"""The doors: the formats of other servers, each in a room of its own below `compat/`.
+"""The doors: the formats of other servers, each in a package of its own below `compat/`.
 
-A door's room is imported only if the door is open, so a closed one costs nothing. Its module `routes` lists its
-endpoints. docs/adapters.md says what each door maps, and what it cannot.
+A door's package is imported only if the door is open, so a closed door costs nothing. Its module `routes` lists its
+endpoints. docs/adapters.md describes each door's mapping and its limits.
 """
 
 from collections.abc import Iterable

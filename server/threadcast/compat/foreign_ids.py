@@ -1,7 +1,7 @@
 """Maps the ids of other servers' formats to ids of chats.
 
 An id that fits our pattern stays as it is (PROTOCOL §1). Any other id becomes a keyed hash of the id and of the caller,
-so that two callers who choose the same words get two chats, and nobody finds a chat by guessing words.
+so that two callers who choose the same words get two chats, and no caller finds another's chat by guessing words.
 """
 
 import hmac
@@ -12,13 +12,13 @@ from threadcast_protocol.wire.ids import RESERVED_CHAT_IDS, is_id
 __all__ = ["FOREIGN_ID_MAX_CHARACTERS", "call_id_of", "chat_id_of", "read_call_id"]
 
 FOREIGN_ID_MAX_CHARACTERS = 512
-"""The longest id that is mapped. The formats set no bound; ids in use are UUIDs, or paths of at most a hundred
-characters."""
+"""The maximum length of an id that is mapped. The formats set no bound; ids in practice are UUIDs, or paths of at most
+a hundred characters."""
 
 
 def chat_id_of(foreign_id: str, door: str, owner: str, secret: bytes, path: str = "") -> str:
-    """Return the id of the chat that `owner` calls `foreign_id` at this door. `secret` is that of the store
-    (`Facts.secret`); `path` is the place of the id in the caller's body.
+    """Return the id of the chat that `owner` calls `foreign_id` at this door. `secret` is the store's secret
+    (`Facts.secret`); `path` is the path of the id in the caller's body.
 
     Raises:
         BadRequest: the id is empty or too long.
@@ -32,12 +32,13 @@ def chat_id_of(foreign_id: str, door: str, owner: str, secret: bytes, path: str 
 
 
 def call_id_of(chat_id: str, tool_call_id: str) -> str:
-    """Return the id under which a client gets a call of its own tools. The id names the chat, so that a client which
-    knows no chats finds it again."""
+    """Return the id under which a client gets a call of its own tools. The id contains the chat's id, so that the call
+    is found even if the client does not know chats."""
     return f"{tool_call_id}@{chat_id}"
 
 
 def read_call_id(call_id: str) -> tuple[str, str]:
-    """Return the call's id in the chat, and the chat's id, '' if the id names none. Ids of chats have no `@`."""
+    """Return the call's id in the chat, and the chat's id; the latter is '' if the id contains none. Ids of chats have
+    no `@`."""
     own, mark, chat_id = call_id.rpartition("@")
     return (own, chat_id) if mark else (call_id, "")

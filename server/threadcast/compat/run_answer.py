@@ -114,7 +114,7 @@ class RunAnswer(Response):
         return join_chat(store, self._chat_id) if self._joins else _watched(self._edge, self._chat_id)
 
     def _say_ended(self) -> None:
-        """Log one line about the answer."""
+        """Log one line about the end of the answer."""
         failure = self._projection.failure
         _log.info(
             "oneshot.ended",

@@ -1,6 +1,6 @@
-"""Shows a question of an agent or a tool in a terminal, and reads a person's line as the answer (PROTOCOL §11).
+"""Shows a question of an agent or a tool in a terminal, and reads the person's line as the answer (PROTOCOL §11).
 
-Pure. The server checks the answer, also against the question's schema, and its refusal says what does not fit.
+Pure. The server checks the answer, also against the question's schema, and its refusal describes the mismatch.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ SCHEMA_MAX_CHARACTERS = 2_000
 
 
 def lines_of(reason: Json) -> list[str]:
-    """Return the lines that ask the question of a pause reason. The first one names who asks, unless it is an agent,
-    so that the words of a tool are not taken for those of the assistant."""
+    """Return the lines that ask the question of a pause reason. The first line names the asking tool or server, so that
+    its words are not mistaken for the assistant's."""
     question = _question_of(reason)
     tool_name = str(reason.get("tool_name", ""))
     server = mcp_server_of(tool_name)
@@ -43,8 +43,8 @@ def lines_of(reason: Json) -> list[str]:
 
 
 def answer_of(reason: Json, line: str) -> object:
-    """Return the answer that a person means by `line`. Raises ValueError if the line can be no answer; its message says
-    what to type."""
+    """Return the answer that a person means by `line`. Raises ValueError if the line cannot be an answer; the message
+    says what to type."""
     question = _question_of(reason)
     options, schema = question.get("options", []), question.get("schema")
     if options:
@@ -62,6 +62,6 @@ def answer_of(reason: Json, line: str) -> object:
 
 
 def _question_of(reason: Json) -> Json:
-    """Return the question of a reason; its beginning if a newer server sent it in another form."""
+    """Return the question of a reason; only its beginning if a newer server sent it in another form."""
     question = reason.get("question")
     return question if isinstance(question, Mapping) and "text" in question else {"text": reason.get("command", "")}

@@ -19,17 +19,18 @@ from threadcast.console import refuse
 __all__ = ["dev"]
 
 POLL_SECONDS = 0.3
-"""Seconds between two looks at the files. A save is noticed before its author has turned to the browser."""
+"""Seconds between two checks of the files. A save is noticed before its author has turned to the browser."""
 
 SUFFIXES = (".py", ".toml")
 SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
 """Directories without an author's own files, besides those whose names begin with a dot."""
 
 FILES_MAX = 5_000
-"""The most files that are watched: a look at them takes 50 ms. Beyond it the nearest files are watched."""
+"""The maximum files that are watched: one check of them takes 50 ms. Beyond it the nearest files are watched."""
 
 STOP_SECONDS = 40.0
-"""Seconds after which a server that was told to stop is killed: more than it gives itself with the default limits."""
+"""Seconds after which a server that was told to stop is killed: longer than its own time limit with the default
+settings."""
 
 
 def dev(app: str, arguments: Sequence[str]) -> int:

@@ -74,7 +74,7 @@ class Bridge:
         try:
             message = json.loads(line)
         except ValueError:
-            message = None  # the server says what is wrong
+            message = None  # the server describes the error
         message = message if isinstance(message, dict) else {}
         method = message.get("method")
         params = message.get("params")
@@ -98,7 +98,7 @@ class Bridge:
             stream.add_done_callback(self._tasks.discard)
 
     async def _pass_on(self, line: bytes, message: dict[str, Any], params: dict[str, Any]) -> None:
-        """Send a message, and write what answers it."""
+        """Send a message, and write the answer."""
         request_id = message.get("id")
         try:
             headers = {"Content-Type": "application/json", **_ACCEPT, **self._headers(message, params)}
@@ -135,7 +135,7 @@ class Bridge:
         return {"MCP-Protocol-Version": _encoded(revision), "Mcp-Method": _encoded(str(message.get("method"))), **named}
 
     async def _follow(self) -> None:
-        """Write what the server tells on the stream of the session, and open it again when it is lost."""
+        """Write the events of the session's stream, and open the stream again when it is lost."""
         while True:
             with contextlib.suppress(httpx2.HTTPError):
                 async with self._http.stream("GET", self._url, headers={**_ACCEPT, **self._session}) as answer:
@@ -154,7 +154,7 @@ _ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 async def _told_in(answer: httpx2.Response) -> AsyncIterator[bytes]:
-    """Yield the data of each event. The server writes each on one line."""
+    """Yield the data of each event. The server writes each event on one line."""
     rest = b""
     async for chunk in answer.aiter_bytes():
         *lines, rest = (rest + chunk).split(b"\n")
@@ -164,12 +164,13 @@ async def _told_in(answer: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 def _key(request_id: object) -> object:
-    """Return an id as a key: 1 and "1" are two ids, and other types are none."""
+    """Return an id as a key: 1 and "1" are different ids, and other types are not ids."""
     return (type(request_id), request_id) if isinstance(request_id, str | int) else None
 
 
 def _with_id(body: bytes, request_id: object) -> bytes:
-    """Return an answer as one line. An error that names no request, such as 401, is about the one that was sent."""
+    """Return an answer as one line. An error without a request id, such as for status 401, belongs to the request that
+    was sent."""
     told = json.loads(body)
     if isinstance(told, dict) and told.get("id") is None and request_id is not None:
         told["id"] = request_id

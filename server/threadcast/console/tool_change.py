@@ -1,4 +1,5 @@
-"""Says in lines for a terminal how a tool differs from the one that a person had always allowed (PROTOCOL §11)."""
+"""Describes, in lines for a terminal, how a tool differs from the definition that a person had always allowed (PROTOCOL
+§11)."""
 
 import difflib
 import itertools

@@ -1,7 +1,7 @@
 """The context of a durable agent: the inputs of its run, and the operations that are recorded in the chat's log.
 
 After a crash, a pause or a deploy the function runs again from the top, and every operation that the log holds returns
-what it returned before. Therefore everything outside the operations must be deterministic: the function may not read a
+its recorded result. Therefore everything outside the operations must be deterministic: the function may not read a
 clock, a file or a random number except through the context.
 """
 
@@ -17,8 +17,8 @@ from threadcast_protocol.wire.messages import JsonObject, Message
 __all__ = ["AgentContext", "Inputs", "Operations", "StepRetry"]
 
 StepRetry = Literal["once", "idempotent", "safe"]
-"""Whether a step may run again after its worker died during it: `once` not, `idempotent` with the same
-`ctx.step_key`, `safe` always. The meaning is that of the tools' `retry`."""
+"""Whether a step may run again after its worker died during it: `once` means no, `idempotent` means yes with the same
+`ctx.step_key`, `safe` means always. The meaning is that of the tools' `retry`."""
 
 _T = TypeVar("_T")
 
@@ -76,8 +76,8 @@ class AgentContext:
 
     `messages` is the path of the chat when the run began, `params` and `context` are the parameters and the request
     context of that moment, and `principal` is the person whose command began the run. `tools` and `system` are the
-    tools and the prompt that a model would get now; they may differ in a replay. `state` is what the last `restart`
-    left, else None.
+    tools and the prompt that a model would get now; they may differ in a replay. `state` is the value that the last
+    `restart` passed, else None.
     """
 
     def __init__(self, inputs: Inputs, operations: Operations) -> None:
@@ -99,7 +99,7 @@ class AgentContext:
     ) -> Any:  # Any: what the function returns
         """Run `function(*args, **kwargs)` once, and return its result, also in every replay. Sync functions run in a
         thread. The result must be JSON, a dataclass, a `msgspec.Struct` or a pydantic model; it is decoded by the
-        function's return annotation, and may have 16 MB.
+        function's return annotation, and may have at most 16 MB.
 
         Raises:
             StepFailed: the function raised an exception.
@@ -121,16 +121,16 @@ class AgentContext:
     async def ask(
         self, text: str, options: Sequence[str] = (), *, schema: JsonObject | None = None
     ) -> Any:  # Any: JSON that fits the question
-        """Ask the people in the chat, and return the answer: one of `options`, a value of the JSON Schema `schema`, or
-        a text. No worker and no memory is held meanwhile.
+        """Ask the people in the chat, and return the answer: one of `options`, a value that fits the JSON Schema
+        `schema`, or a text. While the agent waits, it takes no worker and no memory.
 
         Raises:
-            Rejected: a person did not want to answer.
+            Rejected: the person declined to answer.
         """
         return await self._operations.ask(text, options, schema)
 
     async def sleep(self, seconds: float = 0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
-        """Wait for the sum of these times. No worker and no memory is held meanwhile."""
+        """Wait for the sum of these times. While the agent sleeps, it takes no worker and no memory."""
         await self._operations.sleep(seconds + 60 * minutes + 3_600 * hours + 86_400 * days)
 
     async def answer(self, written: Any, *args: Any, **kwargs: Any) -> str:
@@ -138,23 +138,23 @@ class AgentContext:
         arguments: a generator of pieces (async or not), or a function that returns them. A finished answer is not
         written again.
 
-        After a crash the function is called again for an unfinished answer. While its text is what people have seen,
-        nothing is sent; at the first difference the answer is removed and begins anew. A function with a keyword
-        parameter `shown` gets the text that people have seen, and continues after it.
+        After a crash the function is called again for an unfinished answer. While the function writes the text that
+        people have already seen, nothing is sent; at the first difference the answer is removed and begins anew. A
+        function with a keyword parameter `shown` gets the text that people have seen, and continues after it.
 
         Raises:
-            StepFailed: the function raised an exception; what it had written stays.
+            StepFailed: the function raised an exception; the text that it had written stays.
         """
         return await self._operations.answer(written, args, kwargs)
 
     async def gather(self, *coroutines: Coroutine[Any, Any, Any]) -> list[Any]:
         """Run these operations or functions at the same time, wait for all, and return their results in order. Raises
-        the error of the first coroutine that failed, in their order."""
+        the error of the first failed coroutine, in the order of the arguments."""
         return await self._operations.gather(coroutines)
 
     async def first(self, *coroutines: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
         """Run these operations or functions at the same time until one of them has ended, cancel the others, and return
-        (index, result) of that one. Raises its error if it failed."""
+        (index, result) of that one. Raises the error of that one if it failed."""
         return await self._operations.first(coroutines)
 
     async def steered(self) -> list[Message]:
@@ -163,30 +163,30 @@ class AgentContext:
         return await self._operations.steered()
 
     async def restart(self, state: Any) -> None:  # Any: JSON
-        """Begin again from the top with an empty journal; `ctx.state` is then `state`. For agents without an end,
-        whose journal would grow beyond its limit. Does not return."""
+        """Begin again from the top with an empty journal; `ctx.state` is then `state`. Use this for agents without an
+        end, whose journal would grow beyond its limit. Does not return."""
         await self._operations.restart(state)
 
     def now(self) -> datetime:
-        """Return the time, in UTC; a replay returns the same."""
+        """Return the time in UTC; a replay returns the same time."""
         return self._operations.now()
 
     def random(self) -> float:
-        """Return a random number from 0 to 1 (exclusive); a replay returns the same."""
+        """Return a random number from 0 to 1 (exclusive); a replay returns the same number."""
         return self._operations.random()
 
     def new_id(self) -> str:
-        """Return a new random id; a replay returns the same."""
+        """Return a new random id; a replay returns the same id."""
         return self._operations.new_id()
 
     def version(self, name: str) -> bool:
-        """Return whether the run reaches this line first with code that knows the version `name`: False for a run whose
-        journal goes on beyond it already, so that changed code can keep the old way for old runs."""
+        """Return whether the run first reached this line with code that knows the version `name`. Returns False for a
+        run whose journal already continues beyond this line, so that changed code can keep the old way for old runs."""
         return self._operations.version(name)
 
     @property
     def step_key(self) -> str:
-        """An id of the step that runs now, the same at each repetition: an idempotency key for other services."""
+        """An id of the running step, the same at each repetition: an idempotency key for other services."""
         return self._operations.step_key()
 
     @property

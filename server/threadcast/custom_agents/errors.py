@@ -1,4 +1,5 @@
-"""The errors that the operations of a durable agent raise. Each is raised again, at the same operation, in a replay."""
+"""The errors that the operations of a durable agent raise. Each error is raised again, at the same operation, in a
+replay."""
 
 __all__ = ["CallDenied", "CallFailed", "OutcomeUnknown", "Rejected", "StepFailed"]
 
@@ -15,11 +16,12 @@ class StepFailed(Exception):
 
 
 class CallFailed(Exception):
-    """A tool call failed, was ended, or no sub-chat could be opened. The text says why, as a model would read it."""
+    """A tool call failed, was ended, or no sub-chat could be opened. The text is the reason in the form that a model
+    would read."""
 
 
 class CallDenied(Exception):
-    """A person or a policy denied a tool call. `note` is what the person wrote, '' for nothing."""
+    """A person or a policy denied a tool call. `note` is the person's note, '' if there is none."""
 
     def __init__(self, note: str = "") -> None:
         super().__init__(f"the call was denied{f': {note}' if note else ''}")
@@ -27,7 +29,7 @@ class CallDenied(Exception):
 
 
 class Rejected(Exception):
-    """A person did not want to answer a question. `note` is what the person wrote, '' for nothing."""
+    """A person declined to answer a question. `note` is the person's note, '' if there is none."""
 
     def __init__(self, note: str = "") -> None:
         super().__init__(f"the question was rejected{f': {note}' if note else ''}")
@@ -35,7 +37,8 @@ class Rejected(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """The worker died during a step or a tool call that may not run twice: it may or may not have had its effect."""
+    """The worker died during a step or a tool call that may not run twice, so the step or call may or may not have had
+    its effect."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the outcome of {name!r} is unknown: its worker died while it ran")

@@ -34,11 +34,11 @@ __all__ = [
 ]
 
 KEEP_MAX_BYTES = 256_000
-"""The most bytes of `Keep` in one round, as many as a tool's result may have: the chat's state holds the bytes of its
-newest 256 answers."""
+"""The maximum bytes of `Keep` in one round, as many as a tool's result may have: the chat's state holds the bytes of
+its newest 256 answers."""
 
 DATA_MAX_BYTES = 256_000
-"""The most bytes of one `Data` as JSON. Every reader receives it, and the log holds it as long as other events."""
+"""The maximum bytes of one `Data` as JSON. Every reader receives it, and the log holds it as long as other events."""
 
 TYPE_MAX_CHARACTERS = 128
 
@@ -56,8 +56,8 @@ class Reasoning(msgspec.Struct, frozen=True):
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call of an offered tool. The server asks people where the tool's policy says so, runs the tool, and begins the
-    next round with the result. `id` is the call's id if the agent has one of its own."""
+    """A call of an offered tool. The server asks people if the tool's policy requires that, runs the tool, and begins
+    the next round with the result. `id` is the call's id if the agent has its own."""
 
     name: str
     args: JsonObject = {}
@@ -82,11 +82,11 @@ Piece: TypeAlias = str | Text | Reasoning | Call | Usage | Citation | Data | Kee
 
 
 def delta_of(piece: object, agent: str, call_index: int) -> Delta:
-    """Return the delta of one piece. `call_index` is the number of calls before it in the round.
+    """Return the delta of one piece. `call_index` is the number of calls before the piece in the round.
 
     Raises:
-        TypeError: the value is no piece.
-        ValueError: the piece is too large, or contains what JSON cannot express.
+        TypeError: the value is not a piece.
+        ValueError: the piece is too large, or contains a value that JSON cannot express.
     """
     match piece:
         case str():

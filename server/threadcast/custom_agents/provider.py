@@ -1,6 +1,6 @@
 """The provider of the agents that operators have written: a round takes the place of a model call.
 
-The agent loop asks this provider as it asks a model, so approvals, tools, limits, the queue and the recovery after a
+The agent loop calls this provider as it calls a model, so approvals, tools, limits, the queue and the recovery after a
 crash are the same for both.
 """
 
@@ -38,7 +38,7 @@ class CustomAgents:
         return frozenset()
 
     def models(self) -> list[ModelInfo]:
-        """Return nothing: an agent is chosen by its profile, since it needs the profile's tools."""
+        """Return []: an agent is chosen by its profile, since it needs the profile's tools."""
         return []
 
     def durable(self, name: str) -> Agent | None:
@@ -50,8 +50,8 @@ class CustomAgents:
         """Do nothing, since there is no connection."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        """Ask the agent. Raises ModelFailed: there is no such agent, its code failed, or it yielded what is no
-        piece."""
+        """Ask the agent. Raises ModelFailed: there is no such agent, its code failed, or it yielded something other
+        than a piece."""
         agent = self._by_name.get(request.model)
         if agent is None:
             known = ", ".join(sorted(self._by_name)) or "none"
@@ -64,7 +64,7 @@ class CustomAgents:
                     calls_count += isinstance(delta, ToolCallDelta)
                     yield delta
         except ModelFailed:
-            raise  # an agent may say itself what failed
+            raise  # an agent may report its own failure
         except BaseException as wrong:  # boundary: the operator's agent
             pass_on(wrong)
             name = name_of(wrong)
@@ -83,7 +83,7 @@ def _round(agent: Agent, request: Request) -> Round:
 
 
 def given(agent: str, request: Request, run: RunInfo) -> dict[str, Any]:  # Any: the fields of `RunInputs`
-    """Return what an agent is given of a run."""
+    """Return the part of a run that an agent receives."""
     return {
         "chat_id": run.chat_id,
         "run_id": run.run_id,

@@ -10,8 +10,8 @@ __all__ = ["Round", "RoundMessage", "RunInputs"]
 
 
 class RoundMessage(Message, frozen=True, omit_defaults=True, kw_only=True):
-    """A message of the chat as an agent reads it. `keep` are the bytes that the same agent stored with this answer by
-    `Keep`, or b''. The bytes of the newest 256 answers are kept."""
+    """A message of the chat in the form that an agent reads. `keep` are the bytes that the same agent stored with this
+    answer by `Keep`, or b''. The bytes of the newest 256 answers are kept."""
 
     keep: bytes = b""
 
@@ -34,7 +34,7 @@ class Round(RunInputs, frozen=True, kw_only=True):
     """The request to an agent in one round.
 
     `messages` is the active path of the chat as a model would read it: long histories are shortened as the profile
-    says, and results of tools have the role "tool". `system` is the system prompt that the profile's sections have
+    requires, and results of tools have the role "tool". `system` is the system prompt that the profile's sections have
     written. `tools` are the offered tools. `params` are the parameters of the command, the thread and the profile that
     are set, such as `model` and `temperature`. `context` and `metadata` are the request context and the thread's
     metadata. `principal` is the person whose command began the run. `number` counts the rounds of the run from 0.

@@ -1,9 +1,9 @@
-"""What the integrations of agent frameworks do in a chat (`threadcast.agents`).
+"""The operations through which the integrations of agent frameworks use a chat (`threadcast.agents`).
 
-An integration is a durable agent, and `ctx.seam` is its `Seam`. It differs from the operations of an `AgentContext` in
-two ways. The integration names its operations with keys of its own, because a framework may reach them in any order and
-resume in the middle. And the operations may be used in every task that the framework starts, while the agent's function
-is running.
+An integration is a durable agent, and `ctx.seam` is its `Seam`. A `Seam` differs from the operations of an
+`AgentContext` in two ways. The integration names its operations with its own keys, because a framework may reach them
+in any order and resume in the middle. And the operations may be used in every task that the framework starts, while the
+agent's function is running.
 
 A key is a text of 1 to 200 characters. It must be the same in a replay, and unique in the run for each method.
 """
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A piece of `Seam.message`: the private value of the message, which a replay returns. The last one counts."""
+    """A piece of `Seam.message`: the private value of the message, which a replay returns. Only the last one counts."""
 
     value: Any  # Any: JSON
 
@@ -53,8 +53,8 @@ class ShownCall(msgspec.Struct, frozen=True):
 
 
 class ShownMessage(msgspec.Struct, frozen=True):
-    """A finished message of the assistant. `message_id` is '' if it had nothing to show and was removed. `value` is
-    what `Recorded` has recorded, or None."""
+    """A finished message of the assistant. `message_id` is '' if the message had no visible content and was removed.
+    `value` is the recorded value of `Recorded`, or None."""
 
     message_id: str
     text: str
@@ -63,15 +63,15 @@ class ShownMessage(msgspec.Struct, frozen=True):
 
 
 class CallReturn(msgspec.Struct, frozen=True):
-    """What a `CallFunction` may return: the result as clients and models read it, and a private value, which `call`
-    returns, also in a replay."""
+    """A possible result of a `CallFunction`: the result as clients and models read it, and a private value, which
+    `call` returns, also in a replay."""
 
     result: ToolResult
     value: Any = None  # Any: JSON
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """A person's decision about a call. `arguments` are the arguments as the person has edited them, else None."""
+    """A person's decision about a call. `arguments` are the arguments as edited by the person, else None."""
 
     accepted: bool
     note: str = ""
@@ -80,18 +80,18 @@ class Approval(msgspec.Struct, frozen=True):
 
 class AttemptCut(Exception):
     """The worker died during an attempt that may not be repeated. An agent that does not catch the error ends its run
-    as `interrupted`; all that was shown stays."""
+    as `interrupted`; everything that was shown stays."""
 
 
 class NeedsApproval(Exception):
-    """A function of `Seam.call` raises it before it has any effect, if a person must approve this call although its
+    """Raised by a function of `Seam.call` before it has any effect, if a person must approve this call although its
     policy does not ask. The function is called again once a person has accepted."""
 
 
 class NotFinished(Exception):
-    """A function of `Seam.call` raises it, with the framework's own exception, if the call goes on later: the framework
-    is about to ask something. `Seam.call` raises the framework's exception, and runs the function again when it is
-    called again."""
+    """Raised by a function of `Seam.call`, with the framework's own exception, if the call will continue later: the
+    framework is about to ask something. `Seam.call` raises the framework's exception, and runs the function again when
+    it is called again."""
 
     def __init__(self, wrong: BaseException) -> None:
         super().__init__(type(wrong).__name__)
@@ -107,19 +107,19 @@ class Seam(Protocol):
         """Write one message of the assistant and return it. A finished message is not written again.
 
         `pieces()` yields pieces as a round does, among them `Call`, `Payload` and `Keep`; and `Recorded`. After a crash
-        `pieces()` is called again for an unfinished message: while its text is what people have seen, nothing is sent;
-        at the first difference the message is removed and begins anew. Messages are written one after the other: other
-        messages and calls wait meanwhile. `speaker` is the name that clients show as the author. A message without
-        text, reasoning, calls and payloads is removed.
+        `pieces()` is called again for an unfinished message: while it yields the text that people have already seen,
+        nothing is sent; at the first difference the message is removed and begins anew. Messages are written one after
+        the other: other messages and calls wait meanwhile. `speaker` is the name that clients show as the author. A
+        message without text, reasoning, calls and payloads is removed.
 
         Raises:
-            StepFailed: `pieces` raised an exception; what it had written stays. In a replay it is raised again.
+            StepFailed: `pieces` raised an exception; the text that it had written stays. A replay raises it again.
         """
 
     async def call(
         self, call_id: str, run: CallFunction, *, whole: bool = False
     ) -> Any:  # Any: what `run` returned, or the private value
-        """Carry out the call `call_id` of a message under its tool's policy, deadline and approval, by `run`, or by a
+        """Carry out the call `call_id` of a message under its tool's policy, deadline and approval: by `run`, or by a
         client if the policy is `client`. The tool is one of the agent's (`AgentTool`), a declared tool, or any offered
         tool, which then runs in place of `run`. While all open calls wait, no worker is held. With `whole`, a client's
         result counts as failed if the chat keeps it cut, or its images apart (PROTOCOL §10).
@@ -131,14 +131,14 @@ class Seam(Protocol):
         """
 
     def shown_calls(self) -> list[ShownCall]:
-        """Return the calls in the finished messages of this run, also of those before a crash or a pause."""
+        """Return the calls in the finished messages of this run, including messages from before a crash or a pause."""
 
     def is_approved(self, call_id: str) -> bool:
         """Return whether a person has accepted the call `call_id`."""
 
     async def approve(self, call_id: str, *, must_ask: bool = True) -> Approval:
-        """Ask a person about the call `call_id` before the framework carries it out itself. Nobody is asked if a person
-        has allowed the tool for good, or if its policy is `auto` and not `must_ask`. A denied call is answered at
+        """Ask a person about the call `call_id` before the framework carries it out itself. No person is asked if the
+        tool was allowed permanently, or if its policy is `auto` and `must_ask` is false. A denied call is answered at
         once. No worker is held meanwhile, unless `stay` was called."""
 
     async def begin_call(self, call_id: str) -> None:
@@ -156,11 +156,11 @@ class Seam(Protocol):
         """Ask the people in the chat, as `AgentContext.ask`. No worker is held meanwhile, unless `stay` was called.
 
         Raises:
-            Rejected: a person did not want to answer.
+            Rejected: the person declined to answer.
         """
 
     async def show(self, key: str, payload: Payload) -> bool:
-        """Show structured data beside the run's newest message, or replace what was shown under this key. The page has
+        """Show structured data beside the run's newest message, or replace the data shown under this key. The page has
         views of its own for the types `plan` ({"entries": [{"content", "status", "priority"}]}) and `diff` ({"path",
         "before", "after"}, whose `before` is null for a new file). Data has at most 256,000 bytes as JSON. Returns
         False, and shows nothing, while the run has no message.
@@ -175,23 +175,24 @@ class Seam(Protocol):
         32 MB in all, becomes a note in brackets; the newest parts come first."""
 
     async def put(self, key: str, value: Any) -> None:  # Any: JSON
-        """Record a private value of this run. The last one of a key counts. A value has at most 16 MB as JSON."""
+        """Record a private value of this run. Only the last value of a key counts. A value has at most 16 MB as
+        JSON."""
 
     async def get(self, key: str) -> Any:  # Any: JSON
         """Return the private value that `put` has recorded in this run, or None."""
 
     async def attempt(self, key: str) -> None:
-        """Record that something begins which may not be repeated.
+        """Record that an operation begins which must not be repeated.
 
         Raises:
-            AttemptCut: it has begun before, and its worker has died.
+            AttemptCut: the operation has begun before, and its worker has died.
         """
 
     async def attempt_ended(self, key: str) -> None:
-        """Record that the attempt `key` has ended: from here on, a replay passes `attempt` again."""
+        """Record that the attempt `key` has ended: from now on, `attempt` does nothing in a replay."""
 
     def working(self) -> AbstractAsyncContextManager[None]:
-        """Count the block as work: the function is not put away during it, unless operations inside it wait."""
+        """Count the block as work: the function is not suspended during it, unless operations inside it wait."""
 
     async def keep(self, data: bytes) -> None:
         """Keep private bytes with the newest answer of this run, in place of its `Keep`: at most 256,000.
@@ -201,17 +202,17 @@ class Seam(Protocol):
         """
 
     def stay(self) -> None:
-        """Keep the function in memory from now on, also while it waits for people, because it holds a connection or a
+        """Keep the function in memory from now on, even while it waits for people, because it holds a connection or a
         process."""
 
     async def declare(self, tools: Sequence[DeclaredAgentTool]) -> None:
-        """Make tools known to this run. A tool of the server with the same name comes first."""
+        """Make tools known to this run. A server's tool with the same name takes precedence."""
 
     async def status(self, text: str) -> None:
-        """Show what the agent does now, '' for nothing. The next message or call replaces the text."""
+        """Show what the agent is doing now; '' clears the text. The next message or call replaces the text."""
 
     async def emit(self, data: Data) -> None:
         """Send data to clients, as the event `agent_data`. The chat does not keep it."""
 
     async def remove(self, message_id: str) -> None:
-        """Remove the last message of the run, visibly. Its calls must be answered or removed before."""
+        """Remove the last message of the run, also from the clients. Its calls must be answered or removed first."""

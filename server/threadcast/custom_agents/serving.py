@@ -1,4 +1,4 @@
-"""Serves agents of other frameworks: what every `serve` of `threadcast.agents` builds on.
+"""Serves agents of other frameworks: the common part of every `serve` of `threadcast.agents`.
 
     def serve(agent: Agent, *, name: str, policies: Mapping[str, Policy] | None = None) -> None:
         async def run(ctx: AgentContext) -> None: ...

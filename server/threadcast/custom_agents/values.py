@@ -1,4 +1,4 @@
-"""Encodes the results of operations as JSON text, and decodes them as the types that they had. Pure."""
+"""Encodes the results of operations as JSON text, and decodes them to their original types. Pure."""
 
 import inspect
 from collections.abc import Callable
@@ -14,7 +14,8 @@ __all__ = ["decoded", "encoded", "return_type"]
 
 
 def encoded(value: object) -> str:
-    """Return a value as JSON text. Objects with a method `model_dump`, as pydantic's models have, are written by it.
+    """Return a value as JSON text. Objects with a method `model_dump`, such as pydantic's models, are encoded by that
+    method.
 
     Raises:
         TypeError, ValueError: JSON cannot express the value.
@@ -35,17 +36,17 @@ def decoded(text: str, wanted: Any) -> Any:  # Any: a type hint, and a value of 
 
 
 _return_types: WeakKeyDictionary[Callable[..., Any], Any] = WeakKeyDictionary()
-"""The return types of functions with annotations: without it, to read them would be a third of a replay's cost."""
+"""The return types of functions with annotations, cached because reading them would be a third of a replay's cost."""
 
 
 def return_type(function: Callable[..., Any]) -> Any:  # Any: a type hint
-    """Return the type that `function` says it returns; Any if it says nothing that JSON can be decoded to."""
+    """Return the annotated return type of `function`; Any if it has none to which JSON can be decoded."""
     plain: Callable[..., Any] = inspect.unwrap(getattr(function, "__func__", function))
     if not getattr(plain, "__annotations__", None):
         return Any
     try:
         return _return_types[plain]
-    except (KeyError, TypeError):  # not seen before; or an object that cannot be a key
+    except (KeyError, TypeError):  # a new function, or an object that cannot be a key
         hint = _read_return_type(plain)
     with suppress(TypeError):
         _return_types[plain] = hint

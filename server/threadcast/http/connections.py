@@ -1,5 +1,5 @@
-"""Bounds what a connection may use besides the bodies of its requests: headers, time, pipelined requests, and bytes
-that nobody reads.
+"""Bounds what a connection may use besides the bodies of its requests: headers, time, pipelined requests, and discarded
+bytes.
 
 `BoundedConnection` is one connection: uvicorn's HTTP protocol, which alone has no limit for headers, no deadline for
 them, and no limit for silent connections. A refused connection gets an answer that says why. It is closed once the
@@ -48,7 +48,7 @@ maximum: an orchestrator without an answer would kill a server for being full.""
 
 
 class _Excess(Exception):
-    """Raised inside the parser, which stops at it."""
+    """Raised inside the parser, which stops at this exception."""
 
 
 class _ClosedLater:
@@ -82,7 +82,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Whether the connection has had its last answer; bytes that arrive are discarded."""
         self._over_until = -math.inf
         self._discarded_bytes = 0
-        """Bytes since the last answer that nobody reads."""
+        """Bytes since the last answer that are discarded."""
         self._running: RequestResponseCycle | None = None
         """The request that is being answered; `cycle` is the last one that has arrived."""
         self._is_in_body = False
@@ -118,7 +118,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._running is not None and not self._running.response_complete:  # uvicorn tells `cycle` alone
             self._disconnect(self._running)
         super().connection_lost(exc)
-        self._unset_keepalive_if_required()  # which uvicorn omits after a reset: the timer keeps this object for 75 s
+        self._unset_keepalive_if_required()  # uvicorn omits this after a reset: the timer keeps this object for 75 s
 
     def data_received(self, data: bytes) -> None:
         if self._is_over or (self._is_in_body and self._is_answered()):
@@ -221,7 +221,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._check_head(len(self.url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._is_in_body:  # a trailer: it must not pass for a header (RFC 9110 §6.5.1)
+        if self._is_in_body:  # a trailer, which must not be taken for a header (RFC 9110 §6.5.1)
             return
         super().on_header(name, value)
         if len(self.headers) > self._limits.headers_max:

@@ -15,9 +15,9 @@ __all__ = ["direct_send"]
 
 
 class _Last:
-    """Caches the last block and its chunk, since the next reader usually needs the same block. It is an object of its
-    own because writing class attributes invalidates the interpreter's caches of the class: where each reader has its
-    own blocks, that costs as much as making a chunk (twice 0.3 us)."""
+    """Caches the last block and its chunk, since the next reader usually needs the same block. It is a separate object
+    because writing class attributes invalidates the interpreter's caches of the class: where each reader has its own
+    blocks, that costs as much as making a chunk (twice 0.3 us)."""
 
     __slots__ = ("block", "chunk")
 

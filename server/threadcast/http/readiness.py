@@ -34,7 +34,7 @@ class Readiness:
         self._late = ""
 
     def wait(self, trouble: str) -> None:
-        """Note why the process cannot start yet: its store cannot be reached."""
+        """Record why the process cannot start yet: its store cannot be reached."""
         self._waits = trouble
 
     def open(self, store: Facts) -> None:
@@ -45,7 +45,7 @@ class Readiness:
             self._phase = "ready"
 
     def note_backlog(self, oldest_seconds: float, count: int) -> None:
-        """Note how long the oldest of `count` due chats has waited for a worker."""
+        """Record how long the oldest of `count` due chats has waited for a worker."""
         self._late = ""
         if oldest_seconds >= LATE_SECONDS:
             self._late = (

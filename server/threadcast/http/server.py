@@ -191,7 +191,7 @@ def _may_ask_soon(connection: object) -> bool:
 
 class _Lending:
     """Adds three functions to each request: dropping its connection (a clean close would wait for a reader that never
-    reads), direct sending to its socket, and asking whether the client has left.
+    reads), direct sending to its socket, and asking whether the client has disconnected.
 
     They need uvicorn's request behind `send`, which has the transport; with other servers they are not added.
     """

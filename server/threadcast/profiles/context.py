@@ -1,5 +1,4 @@
-"""Reads from a chat's state what its run is about: the request context, the wanted scope, and the visible payloads.
-Pure.
+"""Reads the inputs of a run from a chat's state: the request context, the wanted scope, and the visible payloads. Pure.
 
 All functions read only the state, so a run that continues after a crash finds the same values. The run's own messages
 take precedence over the thread (CTX-1).

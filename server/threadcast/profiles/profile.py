@@ -180,7 +180,7 @@ class ChatTools:
     size of a model's window. `mcp_servers` are the MCP servers whose tools are offered, None for all. `roles` are the
     roles of the principal that started the run. `has_payloads`: the active path has payloads. `declared` are the tools
     that the sender of the question carries out, and `of_agent` those that the agent of the run has declared; a tool of
-    the server with the same name comes first. `unknown_mode` is the mode of the chat if no profile has it, so that
+    the server with the same name takes precedence. `unknown_mode` is the mode of the chat if no profile has it, so that
     `profile` is the default one; else ''. `rules` are the operator's rules about approvals."""
 
     def __init__(

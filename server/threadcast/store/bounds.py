@@ -57,11 +57,11 @@ TEMPORARY_RUN_TTL_SECONDS = 30 * 24 * 3_600
 """The same while a run or a sub-chat of the temporary chat is open, which may wait for a person."""
 
 RESUME_SECONDS = 3_600
-"""The seconds for which the entries of a chat at rest are kept for readers that resume. A reader that comes later
-begins with a snapshot. The store deletes the entries by itself, so that no worker wakes for it."""
+"""Seconds for which the entries of a chat at rest are kept for readers that resume. A reader that comes later begins
+with a snapshot. The store deletes the entries by itself, so that no worker wakes for it."""
 
 RESUME_MAX_ENTRIES = 4_000
-"""The most entries that a chat at rest keeps for them, if its owner does not know how large they are."""
+"""The maximum entries that a chat at rest keeps for such readers, if its owner does not know their size."""
 
 FAST_TAKEOVER_MS = 1_000
 """The milliseconds to which a lease is shortened when a post finds that the chat's worker does not listen. The median

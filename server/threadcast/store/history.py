@@ -34,7 +34,7 @@ async def state_at(store: Log, chat_id: str, position: int) -> OwnerState:
 
     Raises:
         NoLongerHeld: the log was trimmed after `position`, and the history does not contain it.
-        Gap, NewerVersion: as `fold_loaded`.
+        Gap, NewerVersion: the errors of `fold_loaded`.
         Unavailable: the store does not answer.
     """
     for _ in range(READS_MAX):

@@ -1,7 +1,7 @@
 """Encodes the older events of a chat in compressed parts, and folds them again. It is pure.
 
 When a chat comes to rest, its checkpoint replaces its entries, and the entries' events are added to the history, which
-shows the chat as it was at any position (`history.py`). The history keeps no facts, acks or digests, because nobody
+shows the chat as it was at any position (`history.py`). The history keeps no facts, acks or digests, because no owner
 continues from an earlier state. It is a list of *parts*; each holds some hundred events. A *segment* is a run of parts
 that begins with the state before its first event, so that a history can lose its oldest segments, and can begin again
 after events that were trimmed from the log.
@@ -37,11 +37,12 @@ __all__ = [
 ]
 
 PART_BYTES = 128_000
-"""The bytes after which a part is complete. A smaller part is written anew at each rest: 0.1 ms. In parts of 32, 64 and
-128 kB, 50 turns of a chat take 17.1, 14.9 and 13.4 kB, and 13.2 kB in one (level 3; level 9 saves 4 % of that)."""
+"""The bytes after which a part is complete. A smaller part is written again at each rest, which takes 0.1 ms. In parts
+of 32, 64 and 128 kB, 50 turns of a chat take 17.1, 14.9 and 13.4 kB, and 13.2 kB in one (level 3; level 9 saves 4 % of
+that)."""
 
 STATE_MAX_BYTES = 1_000_000
-"""A segment begins with no state above this size: the history must stay small beside the checkpoint."""
+"""A segment does not begin with a state above this size, because the history must stay small beside the checkpoint."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -78,7 +79,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def first_part(before: OwnerState | None, entries: Sequence[RawEntry]) -> Part | None:
-    """Return the first part of a segment; None if the state `before` the entries is too large. None stands for the
+    """Return the first part of a segment; None if the state `before` the entries is too large. `before` is None for the
     state of a new chat."""
     base = b"" if before is None else encode_state(replace(before, private=Private()))
     if len(base) > STATE_MAX_BYTES:
@@ -151,7 +152,8 @@ def decode_part(stored: bytes) -> Part:
 
 def fold_part(chat_id: str, state: OwnerState | None, part: Part, position: int) -> OwnerState:
     """Return the state at `position`, or at the end of the part if that is earlier. `state` is the state before the
-    part; None for the first part of a segment, which contains it. Raises Gap when they do not fit together."""
+    part; None for the first part of a segment, which contains it. Raises Gap when the part and the state do not fit
+    together."""
     lines = part.lines().split(b"\n")[:-1]
     try:
         if part.number == 0:

@@ -75,7 +75,7 @@ def extent_of(loaded: Loaded) -> Extent:
 
 
 async def load_folded(store: Log, chat_id: str, *, with_facts: bool) -> Folded:
-    """Return the present state of the chat. Raises Gap, NewerVersion, Unavailable, as `fold_whole`."""
+    """Return the present state of the chat. Raises Gap, NewerVersion, Unavailable, like `fold_whole`."""
     return await fold_whole(store, chat_id, await store.load(chat_id), with_facts=with_facts)
 
 
@@ -84,7 +84,7 @@ async def fold_whole(store: Log, chat_id: str, loaded: Loaded, *, with_facts: bo
     returned state may be that of a later head.
 
     Raises:
-        Gap, NewerVersion: as `fold_loaded`.
+        Gap, NewerVersion: the errors of `fold_loaded`.
         Unavailable: the store does not answer, or trims the log faster than it is read.
     """
     broken: tuple[str, str] | None = None

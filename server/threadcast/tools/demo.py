@@ -118,7 +118,7 @@ def write_note(
     """Write a note into the notebook."""
     root = (Path(ctx.data_dir) / "notes").resolve() / _folder_of(ctx.principal.id)
     try:
-        path = (root / name).resolve()  # follows links, so a link out of the notebook is seen as what it is
+        path = (root / name).resolve()  # follows links, so that a link out of the notebook is recognised
         if not path.is_relative_to(root) or path == root:
             raise ToolFailed(f"The name {name!r} leads out of the notebook; use a plain relative name.")
         if not path.exists() and sum(1 for _ in islice(root.rglob("*"), NOTES_MAX)) >= NOTES_MAX:
@@ -132,8 +132,8 @@ def write_note(
 
 
 def _folder_of(principal_id: str) -> str:
-    """Return the name of a caller's folder: no two callers share one, also where the case of names is ignored, and no
-    id leads out of the notebook."""
+    """Return the name of a caller's folder: no two callers share a folder, not even on file systems that ignore case,
+    and no id leads out of the notebook."""
     return re.sub(r"[^a-z0-9_-]", lambda found: f"%{ord(found[0]):x}.", principal_id) or "%"
 
 

@@ -2,7 +2,7 @@
 
 The caller that starts a process gets one callback at its end. Each process runs under a guard (`process_child.py`) in
 its own session, so that ending it ends all its descendants, and a worker killed with -9 leaves no process behind.
-Output is read while the process runs, and only its end is kept.
+Output is read while the process runs, and only the end of the output is kept.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ network disk: then it cannot be ended, and the worker must not wait for it."""
 REAP_PAUSE_SECONDS = 0.005
 
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR")
-"""The environment variables that a process inherits; the worker's others include providers' keys."""
+"""The environment variables that a process inherits; the worker's other variables include providers' keys."""
 
 _log = structlog.get_logger()
 
 _GUARD = Path(__file__).with_name("process_child.py")
 
 Key: TypeAlias = tuple[str, str]
-"""Chat and process id, so that a chat cannot read or end the processes of another chat."""
+"""Chat and process id together, so that a chat cannot read or end the processes of another chat."""
 
 OnEnd: TypeAlias = Callable[[ProcessView], None]
 

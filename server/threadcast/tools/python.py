@@ -178,8 +178,8 @@ def _read_signature(
 
 
 def _described(hint: Any, words: str | None) -> Any:  # Any: a type hint is any object
-    """Return the hint with its description as msgspec expects it: the words of `Annotated[T, "words"]`, else those of
-    the docstring."""
+    """Return the hint with its description as msgspec expects it: the words of `Annotated[T, "words"]`, or else the
+    words of the docstring."""
     inner, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
     notes = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
     if words and not any(isinstance(note, msgspec.Meta) and note.description for note in notes):

@@ -15,8 +15,8 @@ Unanswered: TypeAlias = Literal["rejected", "late", "refused"]
 
 
 class NotAnswered(ToolFailed):
-    """A question of a tool has no answer. `reason` is `rejected` if a person rejected the question, `late` if nobody
-    answered in time, or `refused` if the question cannot be asked. A tool that does not catch the error fails with its
+    """A question of a tool has no answer. `reason` is `rejected` if a person rejected the question, `late` if there was
+    no answer in time, or `refused` if the question cannot be asked. A tool that does not catch the error fails with its
     sentence, which the model reads."""
 
     def __init__(self, message: str, reason: Unanswered) -> None:
@@ -28,12 +28,12 @@ class AskPort(Protocol):
     async def __call__(
         self, text: str, options: Sequence[str] = (), *, schema: JsonObject | None = None
     ) -> Any:  # Any: JSON that fits the schema, else a text
-        """Ask whoever may write to the chat, and wait for the answer: any text, one of `options`, or a JSON value that
-        fits `schema` (a JSON Schema). The tool's timeout does not count meanwhile. Call it in the loop's thread, from
-        an async tool.
+        """Ask the people who may write to the chat, and wait for the answer: any text, one of `options`, or a JSON
+        value that fits `schema` (a JSON Schema). The tool's timeout does not count meanwhile. Call it in the loop's
+        thread, from an async tool.
 
         Raises:
-            NotAnswered: a person rejected the question, nobody answered within `limits.question_seconds`, or the
+            NotAnswered: a person rejected the question, there was no answer within `limits.question_seconds`, or the
                 question cannot be asked: it is too long or has an unusable schema, or the call asks more than five at
                 once.
         """

@@ -1,8 +1,9 @@
 """Gives up the rights of root, and then runs a program.
 
 Run by path as `python -I -S run_as.py UID GID HOME BINARY ARGUMENTS...` by root, so it imports nothing of this package.
-HOME is created, and given to the user. The variables of the program come as a JSON object in `THREADCAST_ENVIRONMENT`:
-some variables, such as LD_PRELOAD, would otherwise act on this process while it is still root's.
+HOME is created, and its owner becomes the user. The variables of the program come as a JSON object in
+`THREADCAST_ENVIRONMENT`: some variables, such as LD_PRELOAD, would otherwise act on this process while it is still
+root's.
 """
 
 import ctypes
@@ -44,8 +45,8 @@ def main() -> None:
 
 
 def _found(binary: str, variables: dict[str, str]) -> str:
-    """Return the path of the program that root's PATH search finds. The user's own search could skip a program that it
-    may not run, and start another one of the same name."""
+    """Return the path of the program that root's PATH search finds. The user's own search could skip a program that the
+    user may not run, and start another program of the same name."""
     if "/" in binary:
         return binary
     for directory in os.get_exec_path(variables):

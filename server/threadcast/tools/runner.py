@@ -54,7 +54,7 @@ PROGRESS_DATA_MAX_BYTES = 16_000
 """Maximum bytes of a progress report's `data`, which every watcher receives: larger data is left out of the report."""
 
 ASKED_LOOK_SECONDS = 0.2
-"""Seconds between two looks at a call that has almost no time left and asks a person."""
+"""Seconds between two checks of a call that has almost no time left and asks a person."""
 
 _log: FilteringBoundLogger = structlog.get_logger()
 
@@ -79,7 +79,7 @@ class ToolRunner:
     ) -> ToolRun:
         """Run the call `name(arguments)`; `arguments` is JSON text as the model wrote it, empty for none.
 
-        `tool` None means that there is no such tool; the result then names the `available` tools. Progress goes to
+        `tool` None means that there is no such tool; the result then names the `available` tools. Progress is passed to
         `context.report`, always in the loop's thread. A cancellation is passed to the tool once, and the tool then has
         the grace period to end.
         """
@@ -173,7 +173,7 @@ class _Call:
 
     @property
     def asked_seconds(self) -> float:
-        """The seconds of this call that do not count, because a person was asked."""
+        """The seconds of this call that do not count, because it waited for a person's answer."""
         return self._asked_seconds + (self._loop.time() - self._asking_since if self._asking_count else 0.0)
 
     async def ask(

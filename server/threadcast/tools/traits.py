@@ -41,10 +41,10 @@ Resolver: TypeAlias = Callable[[str, ToolContext], Awaitable[str]]
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
     """Empty `scopes` offer the tool everywhere, an empty `required_role` to all callers. `payload_type` is the type of
     its previews; `commit_tool` runs when a preview is accepted (GATE-5). A commit tool may declare in `preview_type`
-    and `preview_schema` (JSON Schema of an object, see `schema_of`) the previews that lead to it; their tools then need
-    no `payload_type`. The tool of a preview may declare the schema as well. `forward_auth`: the tool may read the
-    caller's `Authorization` value (TOOL-7). `untrusted`: the results may contain words of strangers, such as web pages.
-    `sensitive`: once content of an untrusted tool is in the chat, each call asks a person (PROTOCOL §11).
+    and `preview_schema` (JSON Schema of an object, see `schema_of`) the previews that lead to it; the tools of these
+    previews then need no `payload_type`. The tool of a preview may declare the schema as well. `forward_auth`: the tool
+    may read the caller's `Authorization` value (TOOL-7). `untrusted`: the results may contain words of strangers, such
+    as web pages. `sensitive`: once content of an untrusted tool is in the chat, each call asks a person (PROTOCOL §11).
     `approver`: with `another`, only another caller than the requester may accept a call."""
 
     scopes: tuple[Scope, ...] = ()

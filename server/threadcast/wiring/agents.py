@@ -1,4 +1,4 @@
-"""Builds the agents that are configured and not coded: `[agents.NAME]`."""
+"""Builds the agents that are configured in the settings: `[agents.NAME]`."""
 
 from threadcast.custom_agents.agent import Agent
 from threadcast.settings import Settings
@@ -31,7 +31,8 @@ def configured_agents(settings: Settings, taken: list[Agent]) -> list[Agent]:
 
 
 def _agent(name: str, wanted: ConfiguredAgent, settings: Settings) -> Agent:
-    """Return the agent. Its module is imported here, so that other servers do not pay for it. Raises ImportError."""
+    """Return the agent. Its module is imported here, so that servers without such an agent do not import it. Raises
+    ImportError."""
     if wanted.kind == "acp":
         from threadcast.agents import acp
 

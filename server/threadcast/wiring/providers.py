@@ -86,8 +86,8 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
 
 def _listing(name: str, wanted: ProviderSettings) -> ModelList | None:
     """Return the request for the provider's own list of models; None if no list is needed. The list is used if the
-    operator has named no models, or has not said which program serves them. Vertex AI offers no list at the same path
-    and sign-in, and Google's and Anthropic's own APIs list nothing without a key."""
+    operator has named no models, or has not named the program that serves them. Vertex AI offers no list at the same
+    path and sign-in, and Google's and Anthropic's own APIs list nothing without a key."""
     tells_program = wanted.kind == "openai_chat" and not wanted.program and wanted.base_url != OPENAI_API
     if (
         (wanted.models and not tells_program)

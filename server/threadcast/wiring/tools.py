@@ -70,7 +70,7 @@ def worker_limits_of(tools: Iterable[Tool]) -> WorkerLimits:
 def _demo_tools(settings: Settings, taken: Collection[str]) -> list[PythonTool]:
     """Return all demo tools if there are demo models and no tokens; otherwise only those that the configuration names
     and no other tool replaces. Once there are tokens, people who do not know each other use the server, and the demo
-    tools write files and hold workers."""
+    tools write files and occupy workers."""
     if settings.has_demo and not settings.auth.tokens:
         return list(DEMO_TOOLS)
     if settings.models.demo is False:
@@ -213,7 +213,7 @@ def _check_authorization(name: str, said: ToolSettings) -> None:
 
 
 def _check_approver(name: str, policy: str, settings: Settings) -> None:
-    """Raise ValueError if a tool that needs another approver would never ask, or nobody could approve."""
+    """Raise ValueError if a tool that needs another approver would never ask, or no caller could approve."""
     if policy != "ask":
         raise ValueError(
             f"tools.{name}: approver = 'another' needs the policy 'ask', since the policy {policy!r} does not ask "
@@ -246,7 +246,7 @@ def _check_commit_approver(tool: OperatedTool, own: Mapping[str, Tool], table: d
 
 
 def _show_as_commit_says(tool: OperatedTool, own: Mapping[str, Tool], table: dict[str, ToolSettings]) -> None:
-    """Give a tool of previews the type and schema that its commit tool names (OLD-7). Raises ValueError if the tool
+    """Give a tool of previews the type and schema that its commit tool declares (OLD-7). Raises ValueError if the tool
     names another type itself."""
     commit = own.get(tool.traits.commit_tool)
     said = commit.traits if commit is not None else table.get(tool.traits.commit_tool)  # None: of an MCP server

@@ -92,7 +92,7 @@ export interface AppendReasoning {
   text: string;
 }
 
-/** The approval of a tool part. `approved` is absent while nobody has decided. */
+/** The approval of a tool part. `approved` is absent until a person has decided. */
 export interface Approval {
   id: string;
   approved?: boolean | null;
@@ -810,7 +810,7 @@ export interface ModelCapabilities {
   type: "chat";
 }
 
-/** A model in OpenAI's list. `created` is always 0, because providers do not tell the time. */
+/** A model in OpenAI's list. `created` is always 0, because providers do not report the time. */
 export interface OpenAIModel {
   id: string;
   owned_by: string;
@@ -1008,7 +1008,7 @@ export interface RawAnswer {
   dropped_actions_count?: number;
 }
 
-/** The wish for reasoning. */
+/** The request's parameters for reasoning. */
 export interface Reasoning {
   effort?: "high" | "low" | "max" | "medium" | "minimal" | "none" | "xhigh" | null;
 }
@@ -1197,7 +1197,7 @@ export interface SentFunction {
   arguments?: string;
 }
 
-/** A message as the client has it. `content` is read when it is needed: it is another type for each role. */
+/** A message in the client's form. `content` is read when it is needed, because its type depends on the role. */
 export interface SentMessage {
   id: string;
   role: string;
@@ -1850,7 +1850,7 @@ export interface TypingNotice {
   stream_id?: string;
 }
 
-/** A message as pages keep it. */
+/** A message in the form that pages keep. */
 export interface UIMessage {
   id: string;
   role: "assistant" | "system" | "user";

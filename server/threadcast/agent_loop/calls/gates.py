@@ -282,7 +282,7 @@ def ask_meanwhile(builder: EntryBuilder, reason: PauseReason, table: ChatTools) 
 
 
 def withdraw(builder: EntryBuilder, call_id: str) -> None:
-    """Remove the open question about the call `call_id`, which nobody has to decide any more."""
+    """Remove the open question about the call `call_id`, which no longer needs a decision."""
     before = builder.state.runtime.pause_reasons
     left = [each for each in before if each.tool_call_id != call_id]
     if len(left) < len(before):

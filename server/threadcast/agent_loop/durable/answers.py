@@ -1,4 +1,4 @@
-"""The answers of a durable agent: text that streams into the chat, also over crashes.
+"""The answers of a durable agent: text that streams into the chat and survives crashes.
 
 An unfinished answer stays shown after a crash. The agent writes it again, and while its text is the same, nothing is
 sent (`shown_text.py`); at the first difference the message is removed and a new one begins.
@@ -112,7 +112,7 @@ class _Writing:
         while True:
             await execution.wait_for(self._branch, Wait(key=self._key, on="path"))
             async with execution.path_lock.alone(self._key):
-                if not execution.chat.state.runtime.ide_calls:  # which another branch may have published meanwhile
+                if not execution.chat.state.runtime.ide_calls:  # another branch may have published calls meanwhile
                     return await self._write(written, args, kwargs)
 
     async def _write(self, written: Any, args: Sequence[Any], kwargs: JsonObject) -> Operation:
@@ -142,7 +142,7 @@ class _Writing:
         except asyncio.CancelledError:
             if self._keep_value is None or execution.is_over:
                 raise
-            with anyio.CancelScope(shield=True):  # the framework has given its own model call up
+            with anyio.CancelScope(shield=True):  # the framework has cancelled its own model call
                 cut = OperationError("Cancelled", "the framework has cancelled the message")
                 await execution.commit(self._branch, partial(self._end, error=cut))
             raise
@@ -155,7 +155,7 @@ class _Writing:
         return await execution.commit(self._branch, partial(self._end, error=error))
 
     async def _begin(self) -> None:
-        """Open the message, unless it is open since before a crash."""
+        """Open the message, unless it has been open since before a crash."""
         begun = self._begun
         draft = self._execution.chat.state.draft
         if begun is None or draft is None or draft.message.message_id != begun.ref:
@@ -181,7 +181,7 @@ class _Writing:
         return begun
 
     async def _take(self, piece: object) -> None:
-        """Send what is new in a piece."""
+        """Send the new part of a piece."""
         if self._keep_value is not None and isinstance(piece, Recorded):
             self._value = piece.value
             return
@@ -199,7 +199,7 @@ class _Writing:
             return
         await self._send(*new)
         if not new and not isinstance(delta, AgentDataDelta):
-            self._assembler.feed(delta)  # so that its limits and usage count what was shown
+            self._assembler.feed(delta)  # so that its limits and usage count the shown text
 
     async def _send(self, *deltas: Delta) -> None:
         for delta in deltas:
@@ -211,12 +211,12 @@ class _Writing:
                 await self._execution.stream(self._branch, op)
 
     async def _send_rest(self) -> None:
-        """Say how long the agent has thought, if its answer ends with its reasoning."""
+        """Send how long the agent has thought, if its answer ends with its reasoning."""
         for op in ops_of((), self._assembler, self._thinking, is_end=True):
             await self._execution.stream(self._branch, op)
 
     async def _begin_anew(self) -> None:
-        """Remove what was shown, and begin a new message with all that the agent has written now."""
+        """Remove the shown text, and begin a new message with everything that the agent has written so far."""
         written, shown = self._shown.written, self._begun
         self._shown, self._assembler, self._thinking = ShownText(), self._new_assembler(), Thinking({})
 

@@ -22,7 +22,7 @@ __all__ = ["ask_question", "question_of"]
 
 
 def question_of(text: str, options: Sequence[str], schema: JsonObject | None) -> Question:
-    """Return a question. Raises ValueError: it cannot be asked."""
+    """Return a question. Raises ValueError: the question cannot be asked."""
     question = Question(text=mend_text(text), options=list(options), schema=schema)
     check_question(question)
     return question
@@ -31,7 +31,7 @@ def question_of(text: str, options: Sequence[str], schema: JsonObject | None) ->
 async def ask_question(
     execution: Execution, branch: Branch, key: str, found: Operation | None, question: Question
 ) -> Any:  # Any: JSON that fits the question
-    """Ask, or return what was answered before. Raises Rejected: a person did not want to answer."""
+    """Ask, or return the recorded answer. Raises Rejected: the person declined to answer."""
     if found is None:
         run, durable = execution.run_open, execution.durable
         value = encoded(question)
@@ -74,5 +74,5 @@ def _ref(run_id: str, restarts: int, key: str) -> str:
 def _begin(execution: Execution, builder: EntryBuilder, key: str, begun: Operation, question: Question) -> None:
     record(builder, key, begun)
     run = builder.state.private.run
-    if execution.stays and run is not None:  # else the question is asked when the function is put away
+    if execution.stays and run is not None:  # otherwise the question is asked when the function is suspended
         ask_people(builder, [question_reason(builder.state.chat_id, run.run_id, begun.ref, question)])

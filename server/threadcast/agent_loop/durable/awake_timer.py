@@ -7,7 +7,7 @@ __all__ = ["AwakeTimer"]
 
 
 class AwakeTimer:
-    """Calls `on_late` after `seconds`, unless it is stopped or rewound before."""
+    """Calls `on_late` after `seconds`, unless the timer is stopped or rewound before."""
 
     def __init__(self, seconds: float, on_late: Callable[[], None]) -> None:
         self.seconds = seconds

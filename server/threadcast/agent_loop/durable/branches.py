@@ -36,8 +36,8 @@ class AgentHalted(BaseException):
 class Branch:
     """One branch. `key` is '' for the function itself. `inside` names the step that runs now, in which the context must
     not be used. `in_effect`: a step, call or answer runs. `is_over`: another branch of the same `first` has ended
-    before. `open_count` counts the branch's own branches that have not ended; with `until_first` it waits for one of
-    them alone."""
+    earlier. `open_count` counts the unfinished branches that this branch began; with `until_first` it waits for only
+    one of them."""
 
     def __init__(self, key: str, parent: "Branch | None" = None) -> None:
         self.key = key
@@ -75,7 +75,7 @@ class Branches:
         self._resting: set[Branch] = set()
         self._seam_waits: dict[Branch, tuple[int, bool]] = {}
         self.uses_seam = False
-        """Whether a framework runs in the function: then a task of its own may begin an operation at any moment."""
+        """Whether a framework runs in the function: one of its tasks may then begin an operation at any moment."""
         self._on_change = on_change
         self._on_end = on_end
 
@@ -90,7 +90,7 @@ class Branches:
         return bool(self._working - self._resting)
 
     def current(self) -> Branch:
-        """Return the branch of the running task. Raises RuntimeError: the task is no branch, or runs a step."""
+        """Return the branch of the running task. Raises RuntimeError: the task is not a branch, or runs a step."""
         try:
             task = asyncio.current_task()
         except RuntimeError:  # a thread
@@ -132,7 +132,8 @@ class Branches:
                 return None, halted
             return ended
         finally:
-            if (parent := branch.parent) is not None:  # at once, so that never all branches seem to wait
+            # at once, so that there is no moment at which all branches seem to wait
+            if (parent := branch.parent) is not None:
                 parent.open_count -= 1
                 if parent.until_first or not parent.open_count:
                     self._working.add(parent)
@@ -142,8 +143,8 @@ class Branches:
     @contextmanager
     def operation(self) -> Iterator[Branch]:
         """Count one operation of a framework as a branch during the block, whichever of the function's tasks it runs
-        in. The branch that has started the task counts as waiting while such operations run. Raises RuntimeError: the
-        function does not run, or a step runs in this task."""
+        in. The branch that started the task counts as waiting while such operations run. Raises RuntimeError: the
+        function is not running, or a step runs in this task."""
         task = asyncio.current_task()
         before = self._of_task.get(task) if task is not None else None
         outer = before or _around.get()
@@ -186,7 +187,7 @@ class Branches:
 
     @contextmanager
     def resting(self, branch: Branch) -> Iterator[None]:
-        """Count `branch` as at work, but not as awake, during the block: a tool runs for it, whose deadline holds."""
+        """Count `branch` as working, but not as awake, during the block: it runs a tool, whose own deadline applies."""
         self._resting.add(branch)
         self._on_change()
         try:
@@ -203,9 +204,9 @@ class Branches:
         on_first: Callable[[int], Awaitable[None]] | None = None,
         first_index: int = 0,
     ) -> list[Ended | None]:
-        """Run `coroutines` as branches of `branch`, numbered from `first_index` on, and return their ends in order.
-        With `on_first`, wait for one of them alone, call `on_first` with its index, and cancel the others; None stands
-        for these."""
+        """Run `coroutines` as branches of `branch`, numbered from `first_index` on, and return their results in order.
+        With `on_first`, wait for only one of them, call `on_first` with its index, and cancel the others, for which
+        None is returned."""
         branch.open_count, branch.until_first = len(coroutines), on_first is not None
         tasks = [self.start(each, f"{key}.{index}", branch) for index, each in enumerate(coroutines, first_index)]
         self._working.discard(branch)

@@ -1,7 +1,7 @@
 """Calls of tools by a durable agent: the same policies, approvals, deadlines and results as for models.
 
 Each call has its own message of the assistant with its tool message behind it, so that clients and later models read a
-valid conversation. The tool message is the record of the call's end; the journal adds only the value, where the message
+valid conversation. The tool message is the record of the call's end; the journal adds the value only if the message
 does not have it as the tool returned it.
 """
 
@@ -44,19 +44,19 @@ from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message,
 __all__ = ["CallRunner", "FrameworkCall", "must_ask", "returned_key", "run_call", "run_framework_call"]
 
 CallRunner: TypeAlias = Callable[[RunTool], Awaitable[EndedCall | None]]
-"""Runs the tool of an announced call; None if the run has ended."""
+"""Runs the tool of an announced call; returns None if the run has ended."""
 
 VALUE_MAX_BYTES = 1_000_000
-"""The largest value of a call that the journal keeps. Of a larger one the agent receives the text that a model would
-read, which is cut."""
+"""The largest value of a call that the journal keeps. For a larger value, the agent receives the text that a model
+would read, which is shortened."""
 
 
 async def run_call(execution: Execution, calls: CallRunner, name: str, args: JsonObject) -> Any:
-    """Call the tool `name`, or return what the call has returned before.
+    """Call the tool `name`, or return the recorded result of the call.
 
     Raises:
-        CallFailed, CallDenied, OutcomeUnknown: as `AgentContext.call`.
-        TypeError, ValueError: the arguments are no JSON, or too long.
+        CallFailed, CallDenied, OutcomeUnknown: raised as by `AgentContext.call`.
+        TypeError, ValueError: the arguments are not JSON, or are too long.
     """
     arguments = encoded(args)
     if len(arguments) > ARGUMENTS_MAX_CHARACTERS:
@@ -76,7 +76,7 @@ async def run_call(execution: Execution, calls: CallRunner, name: str, args: Jso
 
 class FrameworkCall:
     """A call in a message of a framework, which `run` carries out inside the framework. `keep_value` records a private
-    value. `has_run`: the framework has carried the call out already, so nobody is asked."""
+    value. `has_run`: the framework has carried the call out already, so no person is asked."""
 
     def __init__(self, call: ToolCall, run: CallFunction, keep_value: KeepValue, *, has_run: bool = False) -> None:
         self.call = call
@@ -88,7 +88,7 @@ class FrameworkCall:
         self._keep_value = keep_value
 
     async def __call__(self, arguments: JsonObject, context: ToolContext) -> Any:  # Any: what a tool returns
-        """Carry the call out. If a person must approve it, the result does not count."""
+        """Carry the call out. If a person must approve it, the result is discarded."""
         try:
             value = await self._run(arguments, context)
         except NeedsApproval:
@@ -115,10 +115,10 @@ def returned_key(call_id: str) -> str:
 
 
 async def run_framework_call(execution: Execution, calls: CallRunner, of_framework: FrameworkCall) -> Operation | Any:
-    """Carry out a call of a framework. Returns the record of its private value, else its value.
+    """Carry out a call of a framework. Returns the record of its private value, or its value if there is no record.
 
     Raises:
-        CallFailed, CallDenied, OutcomeUnknown: as `Seam.call`.
+        CallFailed, CallDenied, OutcomeUnknown: raised as by `Seam.call`.
     """
     call = of_framework.call
     key = f"@call:{call.id}"
@@ -163,7 +163,7 @@ async def _go_on(
     begun: Operation,
     of_framework: FrameworkCall | None = None,
 ) -> None:
-    """Do the next thing for an open call: ask a person, hand it to a client, answer it, or run its tool."""
+    """Take the next step for an open call: ask a person, hand the call to a client, answer it, or run its tool."""
     tools = execution.chat.tools()
     has_run = of_framework is not None and of_framework.has_run
     async with execution.path_lock.shared():
@@ -180,21 +180,22 @@ async def _go_on(
                     await execution.commit(branch, lambda builder: must_ask(builder, begun.ref))
                     return
                 if of_framework is not None and of_framework.unfinished is not None:
-                    again = CallDecided(tool_call_id=begun.ref, accepted=True)  # its gate is that of a call to be run
+                    # its gate is that of a call that is about to run
+                    again = CallDecided(tool_call_id=begun.ref, accepted=True)
                     await execution.commit(branch, lambda builder: builder.note(again))
                     raise of_framework.unfinished
                 returned = await of_framework.kept() if of_framework is not None else None
                 await execution.commit(
                     branch, lambda builder: _end(execution, builder, key, begun, step, ended, returned)
                 )
-    if isinstance(step, str):  # once: what the call needs may change meanwhile
+    if isinstance(step, str):  # computed once, because the values that the call needs may change meanwhile
         at_client = (call for call in execution.chat.state.runtime.ide_calls if call.tool_call_id == begun.ref)
         deadline_ms = next((call.deadline_at for call in at_client), None)
         await execution.wait_once(branch, Wait(key=key, on=step, ref=begun.ref), deadline_ms)
 
 
 def must_ask(builder: EntryBuilder, call_id: str) -> None:
-    """Record that a person must approve the call, whatever its tool's policy. A call that has begun is open again."""
+    """Record that a person must approve the call, whatever its tool's policy. A call that has begun is opened again."""
     record(builder, need_key(call_id), Operation(kind="need", ref=call_id))
     builder.note(CallAsked(tool_call_id=call_id, input_hash=""))
 
@@ -202,7 +203,8 @@ def must_ask(builder: EntryBuilder, call_id: str) -> None:
 def _announce(
     execution: Execution, builder: EntryBuilder, call_id: str, *, has_run: bool = False
 ) -> RunTool | str | None:
-    """Announce the call. Returns the step that runs it, or what it waits for, or None if it was answered."""
+    """Announce the call. Returns the step that runs the call, or what the call waits for, or None if the call was
+    answered."""
     tools = execution.chat.tools()
     answer_overdue(builder, tools)
     state = builder.state

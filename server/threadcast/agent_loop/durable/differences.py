@@ -29,8 +29,8 @@ def difference(found: Operation, kind: str, name: str, digest: str) -> str:
 
 
 def early_end(left: Operation, function: Callable[..., Any], wrong: BaseException | None) -> str:
-    """Return the sentence about a function that has ended, with the error `wrong` or without one, where the log has the
-    further operation `left`."""
+    """Return the sentence about a function that has ended, with the error `wrong` or without an error, although the log
+    has the further operation `left`."""
     code = inspect.unwrap(function).__code__
     ends = "ends" if wrong is None else f"ends with {name_of(wrong)}"
     return _changed(

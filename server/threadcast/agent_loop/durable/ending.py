@@ -1,4 +1,4 @@
-"""Ends the run of a durable function as the function has ended: complete, restarted, or with an error. Pure."""
+"""Ends the run of a durable function according to the function's end: complete, restarted, or with an error. Pure."""
 
 from collections.abc import Mapping
 
@@ -51,8 +51,8 @@ def end_function(
     ended: Ended,
     pending: Mapping[str, Operation],
 ) -> Step:
-    """End the run. `why` is the server's reason, else `ended` is the function's result or its error. `pending` are
-    records that no append has taken along."""
+    """End the run. `why` is the server's reason, if any; otherwise `ended` is the function's result or its error.
+    `pending` are records that have not been part of an append yet."""
     result, wrong = ended
     if result is not None:
         _log.warning("agent.result_ignored", agent=agent.name, hint="only ctx.answer writes into the chat")
@@ -71,7 +71,7 @@ def end_function(
     else:
         for key, operation in pending.items():
             record(builder, key, operation)
-        if builder.state.runtime.pause_reasons:  # of a branch that was not the first
+        if builder.state.runtime.pause_reasons:  # of a branch that did not win `first`
             builder.say(PauseCleared())
         end_run(builder, "complete")
     return advance(builder, table)
@@ -79,7 +79,7 @@ def end_function(
 
 def _failure(agent: Agent, wrong: BaseException) -> Failure:
     """Return the failure of a run whose function raised `wrong`."""
-    if isinstance(wrong, ModelFailed):  # an agent may say itself what failed
+    if isinstance(wrong, ModelFailed):  # an agent may report its failure itself
         return Failure(code=wrong.code, message=wrong.message)
     name = name_of(wrong)
     _log.warning("agent.failed", agent=agent.name, error=name, exc_info=wrong)

@@ -1,8 +1,8 @@
 """Runs a durable function until it ends, or until all its branches wait for something outside.
 
-The execution has no state that the log does not have: it may be dropped at any moment, and the next one runs the
-function from the top with the journal. It is the only part that writes to the log for the function's operations, which
-`operations.py`, `calls.py` and `answers.py` implement.
+The execution has no state that the log does not have: it may be dropped at any moment, and the next execution runs the
+function from the top with the journal. It is the only module that writes to the log for the function's operations,
+which `operations.py`, `calls.py` and `answers.py` implement.
 """
 
 import asyncio
@@ -37,15 +37,15 @@ __all__ = ["JOURNAL_MAX_BYTES", "OPERATIONS_MAX_COUNT", "Execution"]
 
 OPERATIONS_MAX_COUNT = 10_000
 JOURNAL_MAX_BYTES = 8_000_000
-"""The most operations of a run, and the most bytes of its journal. Agents without an end begin again with
+"""The maximum operations of a run, and the maximum bytes of its journal. Agents without an end begin again with
 `ctx.restart`."""
 
 SETTLE_SECONDS = 0.05
-"""A function in which a framework runs is put away only after its operations have all waited for so long, since the
-framework may be about to begin a further one, such as the second of two parallel calls."""
+"""If a framework runs in the function, the function is suspended only after all its operations have waited for this
+long, since the framework may be about to begin another one, such as the second of two parallel calls."""
 
 SOON_SECONDS = 1.0
-"""A branch that sleeps for less is waited for with the function in memory: to put it away would cost more."""
+"""If a branch sleeps for less than this, the function stays in memory: suspending it would cost more."""
 
 _T = TypeVar("_T")
 _log = structlog.get_logger()
@@ -63,7 +63,7 @@ class Execution:
         self._awake = AwakeTimer(awake_seconds, self._oversleep)
         self.branches = Branches(self._on_change, self._check_end)
         self.pending: dict[str, Operation] = {}
-        """Records that the next append takes along."""
+        """Records that will be part of the next append."""
         self._waits: dict[str, Wait] = {}
         self._why: Exception | None = None
         self._is_over = False
@@ -78,13 +78,13 @@ class Execution:
         )
         self.effects_count = 0
         self.stays = False
-        """The function is not put away while it waits, because it holds a connection or a process."""
+        """The function is not suspended while it waits, because it holds a connection or a process."""
 
     # What the operations use.
 
     @property
     def run_open(self) -> Run:
-        """The open run. Raises CancelledError if it has ended."""
+        """The open run. Raises CancelledError if the execution has ended."""
         run = self.chat.state.private.run
         if run is None or run.agent is None:
             raise asyncio.CancelledError
@@ -105,7 +105,7 @@ class Execution:
         Raises:
             AgentHalted: the journal has another operation here, or is full.
             CancelledError: the execution is over.
-            RuntimeError: the running task is no branch.
+            RuntimeError: the running task is not a branch.
         """
         branch = self.branches.current()
         if self._is_over or branch.is_cancelled:
@@ -140,8 +140,8 @@ class Execution:
 
     @asynccontextmanager
     async def operation(self, key: str) -> AsyncIterator[tuple[Branch, Operation | None]]:
-        """Begin an operation of a framework with a key of its own, in whichever of the function's tasks. Yields its
-        branch and its record, None if the operation is new. Raises as `begin`."""
+        """Begin an operation of a framework with its own key, in any of the function's tasks. Yields its branch and its
+        record; the record is None if the operation is new. Raises as `begin`."""
         await self._admitted()
         if self._is_over:
             raise asyncio.CancelledError
@@ -149,9 +149,9 @@ class Execution:
             yield branch, self._recorded(key)
 
     async def begin(self, kind: str, name: str, digest: str = "") -> tuple[Branch, str, Operation | None]:
-        """Begin an operation that may wait, as `enter`. A function that goes on after its end gets no further: it is
-        refused again and again while it cleans up, and then waits for ever, as it does while the chat is handed
-        over."""
+        """Begin an operation that may wait, in the same way as `enter`. A function that continues after its end makes
+        no progress: its operations are refused again and again while it cleans up, and then wait for ever, as they do
+        while the chat is handed over."""
         await self._admitted()
         return self.enter(kind, name, digest)
 
@@ -163,7 +163,7 @@ class Execution:
 
     @property
     def is_over(self) -> bool:
-        """Whether the function is being ended or put away."""
+        """Whether the function is being ended or suspended."""
         return self._is_over
 
     def halt(self, why: Exception) -> NoReturn:
@@ -174,7 +174,7 @@ class Execution:
 
     async def commit(self, branch: Branch, write: Callable[[EntryBuilder], _T]) -> _T:
         """Append what `write` adds, with the pending records. Raises CancelledError if the branch or the execution is
-        over, and AgentHalted if the log cannot be written any more."""
+        over, and AgentHalted if the log can no longer be written."""
 
         def with_pending(builder: EntryBuilder) -> tuple[_T | None, bool]:
             if self._is_over or branch.is_cancelled or builder.state.private.run is None:
@@ -209,12 +209,12 @@ class Execution:
         await self.commit(branch, lambda builder: record(builder, key, operation))
 
     async def wait_for(self, branch: Branch, wait: Wait) -> None:
-        """Wait until `wait` is over, without holding a worker if all other branches wait, too."""
+        """Wait until `wait` is over; if all other branches wait as well, no worker is held meanwhile."""
         while not is_over(self.chat.state, wait, self.chat.now_ms()):
             await self.wait_once(branch, wait)
 
     async def wait_once(self, branch: Branch, wait: Wait, deadline_ms: int | None = None) -> None:
-        """Wait until `wait` may be over, or until `deadline_ms` (Unix milliseconds), as `wait_for`."""
+        """Wait until `wait` may be over, or until `deadline_ms` (Unix milliseconds); otherwise like `wait_for`."""
         end_ms, now_ms = wait.until_ms if deadline_ms is None else deadline_ms, self.chat.now_ms()
         if not is_over(self.chat.state, wait, now_ms):
             self._waits[wait.key] = wait
@@ -229,8 +229,8 @@ class Execution:
 
     @contextmanager
     def effect(self, branch: Branch, *, may_run_twice: bool, rests: bool) -> Iterator[None]:
-        """Count a step or call as running during the block, which records its end, too: a hand-over lets it. `rests`: a
-        tool runs, which has a deadline of its own."""
+        """Count a step or call as running during the block, which also records its end; a hand-over lets it finish.
+        `rests`: the block runs a tool, which has its own deadline."""
         self.effects_count += not may_run_twice
         branch.in_effect = True
         try:
@@ -256,10 +256,10 @@ class Execution:
     # The execution.
 
     async def run(self, context: AgentContext) -> Step:
-        """Run the function. Returns the next step of the run: `Wait` if the function was put away.
+        """Run the function. Returns the next step of the run: `Wait` if the function was suspended.
 
         Raises:
-            Exception: the log cannot be written any more, as from `ChatPort.commit`.
+            Exception: the log can no longer be written, as from `ChatPort.commit`.
         """
         watch = asyncio.create_task(self._watch())
         main = self.branches.start(self._agent.function(context))
@@ -290,7 +290,7 @@ class Execution:
         self._is_held = True
 
     async def quiet(self) -> None:
-        """Wait until no step or call runs that may not run twice."""
+        """Wait until no step or call is running that must not run twice."""
         while self.effects_count and not self._is_over:
             await self._alarm.wait()
             await asyncio.sleep(0)
@@ -314,8 +314,8 @@ class Execution:
         return self.branches.all_wait
 
     async def _put_away(self) -> Step | None:
-        """Release the worker while all branches wait. Returns None if one of them need not wait any more, or only for a
-        moment."""
+        """Release the worker while all branches wait. Returns None if one of them no longer needs to wait, or only for
+        a moment."""
         if not self._waits:
             return None
         waits = [self._waits[key] for key in sorted(self._waits)]
@@ -347,7 +347,7 @@ class Execution:
         return await self.chat.commit(lambda builder: end(builder, tools))
 
     def _check_end(self, branch: Branch, wrong: BaseException | None) -> None:
-        """End the run if a branch has ended where the log has a further operation of it."""
+        """End the run if a branch has ended although the log has another operation of it."""
         run = self.chat.state.private.run
         if run is None or run.agent is None or self._is_over or branch.is_cancelled:
             return
@@ -370,7 +370,7 @@ class Execution:
 
 
 def _unfinished_answer(state: OwnerState) -> str:
-    """Return the key of the answer that is open since before a crash, '' for none."""
+    """Return the key of the answer that has been open since before a crash; '' if there is none."""
     run, draft = state.private.run, state.draft
     if draft is None or run is None or run.agent is None:
         return ""

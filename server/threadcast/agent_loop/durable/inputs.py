@@ -28,7 +28,7 @@ def durable_agent(models: ModelTable, name: str) -> Agent | None:
 
 
 def lacks_agent(models: ModelTable, state: OwnerState) -> bool:
-    """Return whether a durable agent must go on with the open run that this worker does not have."""
+    """Return whether the open run must be continued by a durable agent that this worker does not have."""
     run = state.private.run
     if run is None or run.agent is None or run.agent.waits or state.runtime.waits_for is not None:
         return False
@@ -54,6 +54,6 @@ def inputs_of(state: OwnerState, tools: ChatTools) -> Inputs:
         raise ValueError("no run is open")
     state_text = run.agent.state
     fields = given(run.agent.name, request, request.run)
-    declared = run.agent.tools  # by the agent itself, since the run began
+    declared = run.agent.tools  # values that the agent itself has set since the run began
     fields["tools"] = [tool for tool in request.tools if tool.name not in declared]
     return Inputs(**fields, state=None if state_text is None else decoded(state_text, Any))

@@ -1,7 +1,7 @@
 """The operations of a durable agent, apart from calls and answers: steps, questions, sleeps, sub-chats and branches.
 
 Each operation begins with `Execution.enter`, which returns its record in a replay. A new operation is recorded before
-or after its effect, as its class of repetition requires, and always returns what the durable record says.
+or after its effect, as its retry class requires, and always returns the value in the durable record.
 """
 
 import os
@@ -76,7 +76,7 @@ class DurableOperations:
             found = Operation(kind="step", name=name, status="begun", at_ms=execution.chat.now_ms(), retry=retry)
             if retry != "safe":
                 await execution.record(branch, key, found)
-        elif found.status == "begun" and found.retry == "once":  # cut, but not by the death of a worker
+        elif found.status == "begun" and found.retry == "once":  # cancelled, but not because a worker died
             found = replace(found, status="unknown")
             await execution.record(branch, key, found)
         if found.status == "begun":
@@ -249,7 +249,7 @@ class DurableOperations:
 
 
 def _checked_name(name: str) -> str:
-    """Return the name of a step or a version. Raises ValueError: it is no text of 1 to 200 characters."""
+    """Return the name of a step or a version. Raises ValueError: the name is not a text of 1 to 200 characters."""
     if not isinstance(name, str) or not 0 < len(name) <= NAME_MAX_CHARACTERS:
         raise ValueError(f"a name is a text of 1 to {NAME_MAX_CHARACTERS} characters, not {name!r:.50}")
     return mend_text(name)
@@ -260,7 +260,7 @@ def _failed(begun: Operation, wrong: BaseException) -> Operation:
 
 
 def _end_first(builder: EntryBuilder, key: str, count: int, index: int) -> None:
-    """Record which branch of a `first` has ended first, and close what the others have left open."""
+    """Record which branch of a `first` has ended first, and close the open operations of the other branches."""
     record(builder, key, Operation(kind="first", name=str(count), value=str(index)))
     run = builder.state.private.run
     if run is None or run.agent is None:

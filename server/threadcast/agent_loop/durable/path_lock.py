@@ -21,8 +21,8 @@ class PathLock:
 
     @asynccontextmanager
     async def shared(self, *but: str) -> AsyncIterator[None]:
-        """Wait until no answer is written; none begins during the block. Answers whose keys begin with one of `but`,
-        which have lost a `first`, are not waited for."""
+        """Wait until no answer is being written; during the block, no answer begins. Answers whose keys begin with an
+        element of `but`, which have lost a `first`, are not waited for."""
         while self._answer_key and not self._answer_key.startswith(but):
             await self._change()
         self._calls_count += 1
@@ -36,8 +36,8 @@ class PathLock:
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
-        """Wait until no call runs and no answer is written; none begins during the block. `key` is that of the
-        answer."""
+        """Wait until no call runs and no answer is being written; during the block, neither begins. `key` is the
+        answer's key."""
         while self._calls_count or (self._answer_key and self._unfinished != key):
             await self._change()
         self._answer_key, self._unfinished = key, ""

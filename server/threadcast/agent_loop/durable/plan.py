@@ -1,8 +1,8 @@
-"""Plans the run of a durable agent: its start, its pauses, its way on, and its recovery after a crash. Pure.
+"""Plans the run of a durable agent: its start, its pauses, its continuation, and its recovery after a crash. Pure.
 
-The plan is a function of the log, as for models. While the function's branches all wait for something outside, the
-function is put away: the log has what each of them waits for, and `go_on` returns `RunAgent` as soon as one of these
-waits is over.
+The plan is a function of the log, as for models. While all branches of the function wait for something outside, the
+function is suspended: the log records what each branch waits for, and `go_on` returns `RunAgent` as soon as one of
+these waits is over.
 """
 
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 MISSING_MS = 60_000
-"""After this time without a worker that has the agent, clients are told which agent is missing (milliseconds)."""
+"""After this many milliseconds without a worker that has the agent, clients are told which agent is missing."""
 
 MESSAGE_MAX_CHARACTERS = 2_000
 """The longest text of an error that the log keeps."""
@@ -78,7 +78,7 @@ def begin_agent(builder: EntryBuilder, name: str) -> Step:
 
 
 def go_on(builder: EntryBuilder, run: Run, agent: DurableRun, table: ChatTools) -> Step:
-    """Return the next step of a run with a durable agent: to run the function, or to wait while all branches wait."""
+    """Return the next step of a run with a durable agent: run the function, or wait while all branches wait."""
     answer_overdue(builder, table)
     if agent.waits:
         if not any(is_over(builder.state, wait, builder.now_ms) for wait in agent.waits):
@@ -109,14 +109,14 @@ def is_over(state: OwnerState, wait: Wait, now_ms: int) -> bool:
 
 
 def park(builder: EntryBuilder, run: Run, waits: Iterable[Wait], table: ChatTools) -> bool:
-    """Put the function away until one of `waits` is over: ask the people, and say what the run waits for. Returns False
-    if one of them is over already, or need not wait any more."""
+    """Suspend the function until one of `waits` is over: ask the people, and record what the run waits for. Returns
+    False if one of them is over already, or no longer needs to wait."""
     held = tuple(waits)
     answer_overdue(builder, table)
     if any(is_over(builder.state, wait, builder.now_ms) for wait in held):
         return False
     reasons = _questions(builder.state, run, held, table)
-    if len(reasons) < sum(wait.on == "decision" for wait in held):  # a call needs no approval any more
+    if len(reasons) < sum(wait.on == "decision" for wait in held):  # a call no longer needs an approval
         return False
     builder.note(AgentParked(waits=held))
     if reasons:
@@ -170,16 +170,16 @@ def _status_text(waits: Iterable[Wait]) -> str:
 
 
 def recover_agent(builder: EntryBuilder, agent: DurableRun) -> None:
-    """Settle the steps that had begun when the worker died: a step that may not run twice has an unknown outcome. The
-    calls of tools are settled as in every run."""
+    """Settle the steps that had begun when the worker died: a step that must not run twice has an unknown outcome. Tool
+    calls are settled as in every run."""
     for key, operation in agent.journal.items():
         if (operation.kind, operation.status, operation.retry) == ("step", "begun", "once"):
             record(builder, key, replace(operation, status="unknown"))
 
 
 def say_missing(builder: EntryBuilder) -> int:
-    """Note that this worker does not have the agent of the open run; after `MISSING_MS` without a worker that has it,
-    say so to clients. Returns the Unix milliseconds since when no worker was found."""
+    """Record that this worker does not have the agent of the open run; after `MISSING_MS` without a worker that has it,
+    tell clients. Returns the time in Unix milliseconds since which no worker was found."""
     run = builder.state.private.run
     if run is None or run.agent is None:
         return builder.now_ms
@@ -193,7 +193,7 @@ def say_missing(builder: EntryBuilder) -> int:
 
 
 def say_found(builder: EntryBuilder) -> None:
-    """Note that this worker has the agent of the open run, and take back the text that names it as missing."""
+    """Record that this worker has the agent of the open run, and clear the text that names it as missing."""
     builder.note(AgentMissing())
     say_runtime(builder, builder.state.runtime.state)
 

@@ -18,11 +18,11 @@ INLINE_MAX_BYTES = 1_000_000
 """The largest result of an operation that the journal itself holds; larger results are private blobs."""
 
 SALT_BYTES = 16
-"""Random bytes before the content of a private blob, so that nobody can guess its hash."""
+"""Random bytes before the content of a private blob, so that its hash cannot be guessed."""
 
 
 async def ended_with(execution: Execution, begun: Operation, value: object, wanted: Any) -> Operation:
-    """Return the record of an operation that returned `value`. Raises an error if the value cannot be kept, or not be
+    """Return the record of an operation that returned `value`. Raises an error if the value cannot be stored, or not be
     read back as the type `wanted`."""
     text = encoded(value)
     decoded(text, wanted)

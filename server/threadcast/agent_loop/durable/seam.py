@@ -1,7 +1,7 @@
 """The operations of agents of other frameworks, in the journal of their run.
 
-The key of an operation is "@", its kind, and the key that the integration has given it, so it depends neither on the
-order of the operations nor on the task that runs them.
+An operation's key consists of "@", its kind, and the key that the integration has given it, so it depends neither on
+the order of the operations nor on the task that runs them.
 """
 
 import asyncio
@@ -51,10 +51,10 @@ TOOLS_MAX = 500
 """The most tools that an agent may declare in a run: the tools are part of the chat's state."""
 
 TOOL_NAME_MAX_CHARACTERS = 128
-"""The longest name of a declared tool, as of calls by MCP servers and models."""
+"""The maximum length of a declared tool's name, the same as for calls by MCP servers and models."""
 
 PAYLOAD_MAX_BYTES = 256_000
-"""The most bytes of a payload, as of a tool's: every snapshot contains it."""
+"""The maximum bytes of a payload, the same as for a tool's: every snapshot contains it."""
 
 PAGE_TYPES = ("diff", "plan")
 """Payload types that the page knows without a declaration."""
@@ -62,7 +62,7 @@ PAGE_TYPES = ("diff", "plan")
 STATUS_MAX_CHARACTERS = 200
 NOT_WHOLE = f"The result has more than {LOGGED_RESULT_MAX_BYTES:,} bytes, or images; ask for fewer lines."
 PROGRESS_MAX_CHARACTERS = 2_000
-"""The longest report of progress, as of tools."""
+"""The maximum length of a progress report, the same as for tools."""
 
 
 class DurableSeam:
@@ -140,7 +140,7 @@ class DurableSeam:
                     await execution.wait_once(branch, wait)
             except asyncio.CancelledError:
                 if execution.stays and not execution.is_over:
-                    with anyio.CancelScope(shield=True):  # the framework does not need the decision any more
+                    with anyio.CancelScope(shield=True):  # the framework no longer needs the decision
                         await execution.commit(branch, lambda builder: withdraw(builder, call_id))
                 raise
             return found
@@ -331,21 +331,22 @@ class DurableSeam:
         raise ValueError(f"no message of this run has the call {call_id!r:.100}")
 
     async def _known(self, call: ToolCall) -> None:
-        """Declare the tool of a call that the framework carries out itself, if nobody has."""
+        """Declare the tool of a call that the framework carries out itself, if it is not declared yet."""
         name = call.function.name
         if self._execution.chat.tools().get(name) is None:
             await self.declare([DeclaredAgentTool(name=name[:TOOL_NAME_MAX_CHARACTERS] or "tool")])
 
 
 def _key(kind: str, key: str) -> str:
-    """Return the journal's key of an operation. Raises ValueError: the given key is no text of 1 to 200 characters."""
+    """Return the journal's key of an operation. Raises ValueError: the given key is not a text of 1 to 200
+    characters."""
     if not isinstance(key, str) or not 0 < len(key) <= KEY_MAX_CHARACTERS:
         raise ValueError(f"a key is a text of 1 to {KEY_MAX_CHARACTERS} characters, not {key!r:.50}")
     return f"@{kind}:{mend_text(key)}"
 
 
 def _newest_message(builder: EntryBuilder) -> str:
-    """Return the id of the newest message of the run that clients show payloads with; '' if there is none."""
+    """Return the id of the run's newest message beside which clients show payloads; '' if there is none."""
     state, run = builder.state, builder.state.private.run
     if state.draft is not None:
         return state.draft.message.message_id
@@ -363,7 +364,7 @@ def _note_need(builder: EntryBuilder, call_id: str) -> None:
 
 
 def _judged(execution: Execution, builder: EntryBuilder, call: ToolCall) -> Approval | None:
-    """Return the decision about a call that the framework carries out itself, or None after asking for it."""
+    """Return the decision about a call that the framework carries out itself; None if people must be asked first."""
     tools = execution.chat.tools()
     run, tool = builder.state.private.run, tools.get(call.function.name)
     gate = run.gates.get(call.id) if run is not None else None

@@ -1,4 +1,4 @@
-"""Compares an answer that is written again after a crash with what people have already seen of it. Pure.
+"""Compares an answer that is written again after a crash with the text that people have already seen. Pure.
 
 While the new text is the same, nothing is sent. Text and reasoning are compared as joined texts, so the sizes of the
 pieces do not matter.
@@ -16,7 +16,7 @@ class ShownText:
         self._left = {TextDelta: text, ReasoningDelta: reasoning}
         self._citations = citations
         self.written: list[Delta] = []
-        """All pieces so far, which are sent again when the answer begins anew."""
+        """All pieces so far, which are sent again if the answer begins anew."""
 
     @property
     def is_empty(self) -> bool:
@@ -24,7 +24,7 @@ class ShownText:
         return not any(self._left.values()) and not self._citations
 
     def feed(self, delta: Delta) -> list[Delta] | None:
-        """Return what is new in `delta`, or None if it differs from what was shown."""
+        """Return the new part of `delta`, or None if it differs from the shown text."""
         if self.is_empty:
             return [delta]
         self.written.append(delta)
@@ -39,7 +39,7 @@ class ShownText:
                     self._left[kind] = ""
                     return [kind(delta.text[len(left) :])]
                 return None
-            case AgentDataDelta():  # its event was sent before the text that is left
+            case AgentDataDelta():  # its event was sent before the remaining text
                 return []
             case Citation():
                 if not self._citations:

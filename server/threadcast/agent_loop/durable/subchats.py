@@ -25,7 +25,7 @@ TITLE_MAX_CHARACTERS = 200
 
 
 async def run_subchat(execution: Execution, prompt: str, wish: ChildWish) -> ChildResult:
-    """Run a sub-chat, or return what it has returned before. Raises CallFailed: it cannot be opened."""
+    """Run a sub-chat, or return its recorded result. Raises CallFailed: the sub-chat cannot be opened."""
     prompt = mend_text(prompt)
     wishes: dict[str, Any] = decoded(encoded(dict(wish)), dict[str, Any])
     title = mend_text(wish.get("title") or prompt)[:TITLE_MAX_CHARACTERS]
@@ -78,7 +78,7 @@ def _open(
 
 
 def _close(builder: EntryBuilder, key: str, begun: Operation) -> Operation:
-    """Record the end of a sub-chat, which the chat need not keep any longer."""
+    """Record the end of a sub-chat, which the chat no longer needs to keep."""
     child = child_of(builder.state, begun.ref)
     if child is None:  # impossible while the operation is open
         ended = replace(begun, status="failed", error=OperationError("Lost", "the sub-chat is no longer known"))

@@ -54,18 +54,18 @@ class AgentCall:
             self.content_bytes = sum(len(each.model_dump_json()) for each in self.content)
 
     def forget(self) -> None:
-        """Drop what was needed until the call's result was shown."""
+        """Drop the data that was needed until the call's result was shown."""
         self.input = self.output = None
         self.content, self.content_bytes = [], 0
 
     @property
     def is_changed(self) -> bool:
-        """Whether the call is another one than people were shown."""
+        """Whether the call differs from the one that people were shown."""
         return self.shown != self.arguments() or self.shown_kind != self.kind
 
     @property
     def is_described(self) -> bool:
-        """Whether people can be shown what the call does; many agents begin a call before its input is known."""
+        """Whether the call's effect can be described to people; many agents begin a call before its input is known."""
         return self.input is not None or self.status != "pending"
 
     def arguments(self) -> JsonObject:

@@ -1,6 +1,6 @@
 """Runs a coding agent as a child process and exchanges lines of JSON with it (ACP, "Transports", stdio).
 
-The child runs under a guard (`tools/process_child.py`) in a session of its own, so that no process of it outlives the
+The child runs under a guard (`tools/process_child.py`) in its own session, so that none of its processes outlives the
 worker, not even after kill -9. Its lines have a bounded length and pace.
 """
 
@@ -31,8 +31,8 @@ VALUES_MAX = 100_000
 
 LINES_PER_SECOND = 2_000.0
 BYTES_PER_SECOND = 8_388_608.0
-"""The pace of an agent on average, the same for its error output. A model writes 200 tokens a second; a faster agent
-waits at its pipe."""
+"""The maximum pace of an agent on average, the same for its error output. A model writes 200 tokens a second; a faster
+agent waits at its pipe."""
 
 PIECE_BYTES = 65_536
 
@@ -41,7 +41,7 @@ ERROR_LINE_MAX_CHARACTERS = 1_000
 
 TERMINATE_SECONDS = 0.4
 KILL_SECONDS = 1.0
-"""Seconds from SIGTERM to SIGKILL, and from there to the end, as of background processes."""
+"""Seconds from SIGTERM to SIGKILL, and from SIGKILL to the end, the same as for background processes."""
 
 REASON_MAX_BYTES = 1_000
 
@@ -51,7 +51,7 @@ _log = structlog.get_logger()
 
 
 class ChildBroke(Exception):
-    """The agent's program has ended, or broke a bound; the message says which."""
+    """The agent's program has ended, or exceeded a bound; the message says which."""
 
 
 class Child:
@@ -72,7 +72,7 @@ class Child:
     async def start(
         cls, name: str, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], user: ProgramsUser | None
     ) -> "Child":
-        """Start the program in the directory `cwd`, with the variables `env` alone.
+        """Start the program in the directory `cwd`, with only the variables `env`.
 
         Raises:
             ChildBroke: the guard of the program cannot be started.
@@ -155,7 +155,7 @@ class Child:
         return f"The agent's program has ended{f' with the exit status {word}' if word else ''}."
 
     async def stop(self) -> None:
-        """End the program and its descendants: SIGTERM, then SIGKILL. Ends in 2 s at most."""
+        """End the program and its descendants: SIGTERM, then SIGKILL. Takes 2 s at most."""
         if self._life < 0:
             return
         life, self._life = self._life, -1
@@ -182,7 +182,8 @@ class Child:
         return self._process.returncode is not None
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the group. The guard leads it and is not reaped before its end, so the id is not reused."""
+        """Signal the group. Send a signal to the program's process group: the guard leads the group and is not reaped
+        before the end of it, so its id is not reused."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)

@@ -2,8 +2,8 @@
 
 The file `.sessions/CHAT.json` beside the folders of the chats has the id of each chat's session, and the keys of the
 messages that the session knows: the path until its last prompt, and its answer. The file is written before each prompt,
-so it is true after a crash as well, when the answer is unknown. A session is continued only if the chat's path begins
-with these messages: after an edit, on another branch, and after an answer of another agent a new one begins.
+so it is correct even after a crash, when the answer is unknown. A session is continued only if the chat's path begins
+with these messages: after an edit, on another branch, and after an answer of another agent, a new session begins.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ from threadcast_protocol.wire.messages import Part
 __all__ = ["CHILDREN_MAX", "IDLE_SECONDS", "MESSAGES_MAX", "Children", "Program", "key_of", "unseen"]
 
 CHILDREN_MAX = 16
-"""The most running programs of one agent on a worker: those of Node take 150 MB each."""
+"""The maximum running programs of one agent on a worker: programs that use Node take 150 MB each."""
 
 IDLE_SECONDS = 600.0
 
 MESSAGES_MAX = 10_000
-"""The most messages of one session; the next prompt begins a new one."""
+"""The maximum messages of one session; the next prompt begins a new one."""
 
 _SAFE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,128}")
 
@@ -47,9 +47,9 @@ _log = structlog.get_logger()
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """How the agent `name` is run. `env` are names of variables that it gets besides PATH, HOME, LANG and TMPDIR.
-    Each chat has a folder of its own below `workspace`. `mode` and `model` are set in new sessions. `files`
-    says who serves files."""
+    """How the agent `name` is run. `env` are names of variables that the program gets besides PATH, HOME, LANG and
+    TMPDIR. Each chat has its own folder below `workspace`. `mode` and `model` are set in new sessions. `files` chooses
+    the server of files."""
 
     name: str
     command: Sequence[str]
@@ -63,7 +63,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Known(msgspec.Struct):
-    """The file of a chat's session."""
+    """The content of the file of a chat's session."""
 
     session_id: str
     seen: list[str]
@@ -80,7 +80,7 @@ class Children:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._idle: dict[str, tuple[asyncio.TimerHandle, Session]] = {}
-        """The agents between two prompts, the longest idle first, and the timer that ends each."""
+        """The agents between two prompts, the longest idle first, and the timer that ends each of them."""
         self._busy_count = 0
         self._processes: ProcessPool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,7 +88,7 @@ class Children:
     async def take(
         self, chat_id: str, messages: Sequence[RoundMessage], read: Read | None = None
     ) -> tuple[Session, list[Block]]:
-        """Return the agent of a chat, and the blocks of the prompt: what its session has not seen yet.
+        """Return the agent of a chat, and the blocks of the prompt: the messages that its session has not received yet.
 
         Raises:
             ModelFailed: the agent cannot be started, or too many run.
@@ -209,7 +209,7 @@ class Children:
             raise ModelFailed("llm_error", f"The session of this chat cannot be noted: {wrong.strerror}.") from wrong
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task that this object holds. The guards end the programs if the worker ends before."""
+        """Run `work` in a task that this object holds. The guards end the programs if the worker ends first."""
         task = asyncio.create_task(_logged(work), name=f"acp {self._program.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -221,8 +221,8 @@ def key_of(message_id: str, content: str | list[Part]) -> str:
 
 
 def unseen(seen: Sequence[str], answer: Sequence[str], path: Sequence[RoundMessage]) -> list[RoundMessage]:
-    """Return the person's messages on a chat's path that a session has not seen, or [] if it cannot go on. `answer` is
-    what is known of its last answer, from the beginning."""
+    """Return the user's messages on a chat's path that a session has not received, or [] if the session cannot
+    continue. `answer` is the known part of its last answer, from the beginning."""
     if not 0 < len(seen) < len(path) <= MESSAGES_MAX:
         return []
     keys = [key_of(each.message_id, each.content) for each in path]

@@ -1,7 +1,7 @@
 """Speaks JSON-RPC 2.0 with a coding agent: our requests with deadlines, its notifications in order, its requests.
 
-The package `acp` has such a connection, but its lines have no bound, and it starts a task for each notification, so
-that a hostile agent could fill the memory and chunks could change places. The messages' types are the package's.
+The package `acp` has such a connection, but it bounds no line, and it starts a task for each notification, so that a
+hostile agent could fill the memory and chunks could be reordered. The types of the messages are those of the package.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ __all__ = [
 ]
 
 REQUESTS_MAX = 64
-"""The most requests of the agent that we work on at once; each holds a task. Further ones are refused."""
+"""The maximum requests of the agent that are handled at once; each takes a task. Further ones are refused."""
 
 REQUESTS_MAX_BYTES = 67_108_864
-"""The most bytes of these requests: four of the longest lines. Further ones are refused."""
+"""The maximum bytes of these requests: four of the longest lines. Further ones are refused."""
 
 _READ_FILE = "fs/read_text_file"
 
 REASON_MAX_CHARACTERS = 500
 
 INVALID_PARAMS, NOT_FOUND, INTERNAL, BUSY = -32602, -32601, -32603, -32000
-"""Codes of JSON-RPC 2.0, section 5.1; the last is of the range for implementations."""
+"""Codes of JSON-RPC 2.0, section 5.1; the last one is from the range for implementations."""
 
 RESOURCE_NOT_FOUND = -32002
 """ACP's code for a file that does not exist ("Error handling"). Agents ask for a file before they write it."""
@@ -56,7 +56,8 @@ class RequestFailed(Exception):
 
 class Connection:
     """One connection. `on_request` answers the agent's requests. `on_update` takes the notification `session/update`
-    and the bytes of its line; the next line is read only when it returns. Both get the method's params, unchecked."""
+    and the bytes of its line; the next line is read only when it returns. Both receive the method's params,
+    unchecked."""
 
     def __init__(
         self,
@@ -73,11 +74,11 @@ class Connection:
         self._requests_bytes = 0
         self._reading_file = asyncio.Lock()
         self.broken = ""
-        """Why the connection has ended; '' while it is open."""
+        """The reason for which the connection has ended; '' while it is open."""
         self._reader = asyncio.create_task(self._read(), name="acp reader")  # ended by `close`
 
     def send(self, method: str, params: BaseModel) -> "asyncio.Future[Any]":
-        """Begin a request; the future has its result. The future fails with ModelFailed."""
+        """Begin a request; the returned future will have its result. The future fails with ModelFailed."""
         self._count += 1
         number = self._count
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -156,7 +157,7 @@ class Connection:
     async def _answer(self, number: int | str, method: str, params: Any, size: int) -> None:  # Any: JSON of the agent
         if len(self._answers) >= REQUESTS_MAX or self._requests_bytes + size > REQUESTS_MAX_BYTES:
             limit = f"at most {REQUESTS_MAX} requests of {REQUESTS_MAX_BYTES:,} bytes together at once"
-            # Written by the reader: an agent that does not take its answers is not read either.
+            # The reader writes the answers, so an agent that does not take its answers is not read either.
             await self._write({"jsonrpc": "2.0", "id": number, "error": {"code": BUSY, "message": limit}})
             return
         self._requests_bytes += size
@@ -181,7 +182,8 @@ class Connection:
         await self._child.write(msgspec.json.encode(message))
 
     def _own(self, work: Any) -> "asyncio.Task[None]":  # Any: a coroutine without a result
-        """Run `work` in a task of this connection. A task that fails has met the child's end, which `_read` tells."""
+        """Run `work` in a task of this connection. A task fails only because the child has ended, which `_read`
+        reports."""
         task = asyncio.create_task(_quiet(work))
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
@@ -195,7 +197,7 @@ class Connection:
 
 
 def checked(model: type[_Model], value: Any, what: str) -> _Model:  # Any: JSON of the agent
-    """Return a checked value of the agent. Raises ModelFailed: it has another form."""
+    """Return a checked value of the agent. Raises ModelFailed: the value has another form."""
     try:
         return model.model_validate(value)
     except (ValidationError, RecursionError):

@@ -1,7 +1,7 @@
 """Files and terminals of the client that watches the chat, such as an editor. Each request of the agent becomes a call
 of a client tool (PROTOCOL §12), and the client's result answers the request.
 
-Paths that the client gets are relative to the agent's folder, which stands for the client's own project.
+Paths sent to the client are relative to the agent's folder, which stands for the client's own project.
 """
 
 import asyncio
@@ -29,10 +29,11 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["EDITOR_CALLS_MAX", "EditorCall", "EditorFiles", "EditorTerminals", "EditorTool", "editor_tools"]
 
 EDITOR_CALLS_MAX = 1_000
-"""The most files and commands that a prompt asks the client for: each is a message of the chat."""
+"""The maximum requests for files and commands that a prompt sends to the client: each is a message of the chat."""
 
 WRITE_MAX_CHARACTERS = 256_000
-"""The longest path and text of a write, as JSON: the arguments of a call have as many (PROTOCOL §18)."""
+"""The maximum length of a path, and of a write's text, as JSON: the same as for the arguments of a call (PROTOCOL
+§18)."""
 
 EditorTool: TypeAlias = Literal["read_file", "write_file", "run_command"]
 
@@ -73,7 +74,7 @@ def editor_tools(name: str) -> list[AgentTool]:
 
 
 class EditorCall:
-    """One request. `answer` gets the client's result, or None with the reason in `failed`."""
+    """One request. `answer` will have the client's result, or None with the reason in `failed`."""
 
     def __init__(self, tool: EditorTool, arguments: JsonObject) -> None:
         self.tool = tool
@@ -180,18 +181,18 @@ class EditorTerminals:
         self._known(terminal_id)
 
     async def release(self, terminal_id: str) -> None:
-        """Forget the terminal; a command that still runs is waited for by nobody. Raises RequestFailed."""
+        """Forget the terminal; no task waits for a command that still runs. Raises RequestFailed."""
         self._said[terminal_id] = self.output(terminal_id).output
         while len(self._said) > RELEASED_MAX:
             del self._said[next(iter(self._said))]
         await self._end(self._tasks.pop(terminal_id))
 
     def said(self, terminal_id: str) -> str:
-        """Return what a command has printed, '' before its end and for a terminal that is unknown."""
+        """Return what a command has printed; '' before its end, and for an unknown terminal."""
         return self.output(terminal_id).output if terminal_id in self._tasks else self._said.get(terminal_id, "")
 
     async def close(self) -> None:
-        """Wait for no command any more."""
+        """Stop waiting for commands."""
         await asyncio.gather(*map(self._end, self._tasks.values()))
         self._tasks.clear()
 

@@ -25,7 +25,8 @@ Block: TypeAlias = TextContentBlock | ImageContentBlock | AudioContentBlock | Em
 
 
 def prompt_blocks(messages: Sequence[RoundMessage], able: PromptCapabilities) -> list[Block]:
-    """Return the blocks of a person's messages. What the agent cannot read becomes a text that says so."""
+    """Return the blocks of a user's messages. An attachment that the agent cannot read is replaced by a text that says
+    so."""
     blocks: list[Block] = []
     for message in messages:
         content = message.content

@@ -1,7 +1,7 @@
 """Serves a coding agent that speaks ACP (agentclientprotocol.com, version 1).
 
-A run of the chat is one prompt of the agent. A prompt that was begun is never repeated: after a crash the chat's run
-ends `interrupted`, what was shown stays, and the next message continues the agent's session.
+A run of the chat is one prompt of the agent. A prompt that has begun is never repeated: after a crash the chat's run
+ends `interrupted`, the shown text stays, and the next message continues the agent's session.
 """
 
 import asyncio
@@ -69,10 +69,10 @@ def serve(
 
     The program gets the variables PATH, HOME, LANG and TMPDIR, and those named in `env`. Each chat has a folder below
     `workspace`. `policies` are those of ACP's kinds of calls (`calls.KINDS`), for the permissions that the agent asks
-    for; the default is `ask`. `mode` and `model` are set in each new session. `files` says who serves the files
-    that the agent asks for: the server, below the chat's folder; the client that watches, which then also runs the
-    agent's commands; or nobody, so that the agent reads and writes files itself. The program ends after `idle_seconds`
-    without a prompt; `silence_seconds` is the longest time without a message of it during a prompt.
+    for; the default is `ask`. `mode` and `model` are set in each new session. `files` chooses the server of the files
+    that the agent requests: the server, below the chat's folder; the watching client, which then also runs the agent's
+    commands; or none, so that the agent reads and writes files itself. The program ends after `idle_seconds` without a
+    prompt; `silence_seconds` is the maximum time without a message from it during a prompt.
 
     Raises:
         TypeError: the name or a policy's kind is unknown, or the command is empty.

@@ -54,27 +54,28 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["Files", "Permission", "Session", "SessionEvent"]
 
 START_SECONDS = 60.0
-"""Seconds for the agent's first answer, and for a new session: some agents ask their servers meanwhile."""
+"""Seconds for the agent's first answer, and for a new session: some agents connect to their servers meanwhile."""
 
 LOAD_SECONDS = 120.0
 
 CANCEL_SECONDS = 0.6
-"""Seconds in which an agent may end a cancelled prompt itself; the whole cleanup of a run has one."""
+"""Seconds in which an agent may end a cancelled prompt itself; the whole cleanup of a run has one second."""
 
 EVENTS_WAITING_MAX = 256
-"""Updates that wait to be shown; further ones wait in the agent's pipe."""
+"""The maximum updates that wait to be shown; further ones wait in the agent's pipe."""
 
 LARGE_UPDATE_BYTES = 65_536
-"""An update of more bytes waits in the agent's pipe until no other waits, so that those that wait have 16 MB."""
+"""A larger update waits in the agent's pipe until no other update waits, so that the waiting updates take 16 MB at
+most."""
 
 SESSION_ID_MAX_CHARACTERS = 1_000
-"""The longest id of a session: it is a part of each message in both directions. Agents use UUIDs."""
+"""The maximum length of a session's id: it is a part of each message in both directions. Agents use UUIDs."""
 
 UPDATES_MAX = 100_000
-"""The most updates in one prompt. An hour of a fast model has 50,000."""
+"""The maximum updates in one prompt. An hour of a fast model has 50,000."""
 
 PERMISSIONS_MAX = 500
-"""The most permissions that are asked for in one prompt, as many as calls."""
+"""The maximum permissions that are requested in one prompt, as many as calls."""
 
 
 class Permission:
@@ -86,15 +87,15 @@ class Permission:
 
 
 SessionEvent: TypeAlias = BaseModel | Permission | EditorCall
-"""An update of the session, one of `acp.schema`, or a request for people or for the client that watches."""
+"""An update of the session, one of `acp.schema`, or a request for people or for the watching client."""
 
 Files: TypeAlias = Literal["workspace", "client", "none"]
-"""Who serves files: the server, below the chat's folder; the client that watches; or the agent itself."""
+"""The server of files: `server`, below the chat's folder; the watching client; or the agent itself."""
 
 
 class Session:
-    """A running agent. `seen` are the keys of the chat's messages until its last prompt, and `answer` those of what it
-    then said (`children.key_of`). `files` says who serves files and, for a client, terminals."""
+    """A running agent. `seen` are the keys of the chat's messages until its last prompt, and `answer` those of its
+    answer (`children.key_of`). `files` chooses the server of files and, for a client, of terminals."""
 
     def __init__(self, child: Child, workspace: Workspace, terminals: Terminals, files: Files = "workspace") -> None:
         self._workspace = workspace
@@ -140,7 +141,8 @@ class Session:
         self.able = found.agent_capabilities or self.able
 
     async def restore(self, session_id: str) -> bool:
-        """Load an earlier session; what the agent repeats of it is not shown. Returns False if the agent cannot."""
+        """Load an earlier session; the updates with which the agent repeats it are not shown. Returns False if the
+        agent cannot load sessions."""
         cwd, able = str(self._workspace.root), self.able.session_capabilities
         try:
             if able is not None and able.resume is not None:
@@ -159,8 +161,8 @@ class Session:
         return True
 
     async def begin(self, mode: str, model: str) -> None:
-        """Begin a new session, in the mode and with the model that are set. Raises ModelFailed: the agent wants a
-        sign-in, or has no such mode or model."""
+        """Begin a new session, in the configured mode and with the configured model. Raises ModelFailed: the agent
+        requires a sign-in, or has no such mode or model."""
         new = NewSessionRequest(cwd=str(self._workspace.root), mcp_servers=[])
         found = await self._connection.request("session/new", new, NewSessionResponse, START_SECONDS)
         if len(found.session_id) > SESSION_ID_MAX_CHARACTERS:
@@ -201,7 +203,7 @@ class Session:
         """Return the next event of the prompt, or None when the agent has ended it.
 
         Raises:
-            ModelFailed: the agent was silent for so long while nobody was asked, or exceeded a bound.
+            ModelFailed: the agent was silent for too long while no person was asked, or exceeded a bound.
         """
         prompt = self._prompt
         while prompt is not None:
@@ -244,7 +246,7 @@ class Session:
         return checked(PromptResponse, prompt.result(), "session/prompt").usage
 
     async def cancel(self) -> bool:
-        """Cancel the prompt and take back the requests for permission. Returns whether the agent has ended it in
+        """Cancel the prompt and withdraw the requests for permission. Returns whether the agent ended the prompt in
         time."""
         prompt, self._is_cancelled = self._prompt, True
         for each in self._permissions:
@@ -287,7 +289,7 @@ class Session:
     async def _put(self, event: SessionEvent, size: int = 0) -> None:
         while self._prompt is not None and not self._prompt.done():
             with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):  # the prompt may end while nobody reads
+                async with asyncio.timeout(1.0):  # the prompt may end while no reader waits
                     if size > LARGE_UPDATE_BYTES:
                         await self._events.join()
                     await self._events.put(event)
@@ -356,7 +358,7 @@ class Session:
         return AllowedOutcome(outcome="selected", option_id=chosen)
 
     async def _hand_over(self, call: EditorCall) -> str:
-        """Let the client that watches answer. Raises RequestFailed."""
+        """Let the watching client answer. Raises RequestFailed."""
         self._editor_count += 1
         if self._editor_count > EDITOR_CALLS_MAX:
             raise RequestFailed(f"a prompt asks the client at most {EDITOR_CALLS_MAX:,} times", INVALID_PARAMS)

@@ -39,7 +39,8 @@ CALLS_MAX = 500
 """The most calls in one prompt, as many as tools that an agent may declare."""
 
 OPEN_CALLS_MAX_BYTES = 33_554_432
-"""The most bytes that the agent may tell about its open calls: two of the longest lines. They are in memory."""
+"""The maximum bytes that the agent may send about its open calls: two of the longest lines. The calls are held in
+memory."""
 
 CALL_ID_MAX_CHARACTERS = 1_000
 
@@ -56,12 +57,12 @@ ASKED_AGAIN = "The agent has changed this call before it asked for permission; t
 EDITED = "The agent cannot carry out other arguments than its own, so the edited call was rejected."
 
 _OPTIONS: dict[bool, tuple[str, str]] = {True: ("allow_once", "allow_always"), False: ("reject_once", "reject_always")}
-"""The options by preference. A decision that holds for good is remembered in the chat, where people can take it back,
-so the agent is asked again and answered at once."""
+"""The kinds of options in order of preference. A permanent decision is remembered in the chat, where people can revoke
+it, so the agent asks again each time and is answered at once."""
 
 
 class PromptStream:
-    """The events of one prompt. `name` is the agent's, which begins the names of its tools."""
+    """The events of one prompt. `name` is the agent's, with which the names of its tools begin."""
 
     def __init__(self, seam: Seam, session: Session, name: str, silence_seconds: float) -> None:
         self._seam = seam
@@ -98,15 +99,15 @@ class PromptStream:
                 task.cancel()
 
     async def end(self) -> None:
-        """Answer the calls whose results the agent has not told."""
+        """Answer the calls whose results the agent has not sent."""
         for call in list(self._calls.values()):
             if call.id and not call.is_reported:
                 call.is_reported = True
                 await self._seam.report(call.id, ToolResult(content=NO_RESULT, failed=True))
 
     async def _take_back(self) -> None:
-        """Answer what the client was asked for and the ended prompt waits for no more: the next message of the chat
-        would wait for it."""
+        """Answer the client's open requests that the ended prompt no longer waits for: the next message of the chat
+        would wait for them."""
         await self._session.until_ended()
         for call_id in self._handed_over:
             await self._seam.report(call_id, ToolResult(content=NO_RESULT, failed=True))
@@ -162,7 +163,7 @@ class PromptStream:
         return next((call for call in self._calls.values() if call.shown and not call.id), None)
 
     async def _pieces(self) -> AsyncIterator[object]:
-        """Yield the pieces of the next message. A failure ends the message, and is raised behind it."""
+        """Yield the pieces of the next message. A failure ends the message, and is raised afterwards."""
         try:
             async for piece in self._pieces_until_failure():
                 yield piece
@@ -228,7 +229,7 @@ class PromptStream:
         call.id = shown.calls[0].id
 
     async def _update(self, call: AgentCall) -> None:
-        """Show what is new of a call."""
+        """Show the new part of a call."""
         if not call.id:
             if not call.is_described:
                 return
@@ -316,7 +317,7 @@ class PromptStream:
                 permission.answer.set_result(None)
 
     async def _hand_over(self, asked: EditorCall) -> None:
-        """Show what the client is asked for, and wait for it meanwhile."""
+        """Show the request to the client, and wait for the answer meanwhile."""
         self._messages_count += 1
 
         async def pieces() -> AsyncIterator[object]:
@@ -333,7 +334,8 @@ def _is_edited(approval: Approval, call: AgentCall) -> bool:
 
 
 def _option(options: Sequence[PermissionOption], is_allowed: bool) -> str | None:
-    """Return the option for a decision. None cancels the request, if the agent offers none."""
+    """Return the option for a decision. Returns None, which cancels the request, if the agent does not offer that
+    option."""
     for kind in _OPTIONS[is_allowed]:
         for option in options:
             if option.kind == kind:

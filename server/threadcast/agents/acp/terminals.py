@@ -19,17 +19,17 @@ from threadcast_protocol.wire.errors import ToolFailed
 __all__ = ["TERMINALS_MAX", "Terminals"]
 
 TERMINALS_MAX = 16
-"""The most terminals of one agent that it has not released."""
+"""The maximum terminals of one agent that it has not released."""
 
 RELEASED_MAX = 64
-"""The released terminals whose output can still be shown, the newest: 4 MB at most."""
+"""The maximum released terminals whose output can still be shown, the newest first: 4 MB at most."""
 
 ARGUMENTS_MAX_BYTES = 131_072
-"""The most bytes of a command with its arguments and variables; Linux allows each argument as many."""
+"""The maximum bytes of a command with its arguments and variables; Linux allows each argument as many."""
 
 
 class Terminals:
-    """The terminals of the agent whose processes `owner` names in the pool."""
+    """The terminals of the agent; `owner` names its processes in the pool."""
 
     def __init__(self, pool: ProcessPool, owner: str, workspace: Workspace, env: Mapping[str, str]) -> None:
         self._pool = pool
@@ -68,7 +68,7 @@ class Terminals:
         return terminal_id
 
     def output(self, terminal_id: str) -> TerminalOutputResponse:
-        """Return the end of what a terminal has printed. Raises RequestFailed."""
+        """Return the end of a terminal's output. Raises RequestFailed."""
         over, limit = self._known(terminal_id)
         view = over.result() if over.done() else self._pool.read((self._owner, terminal_id))
         printed = (view.output if view is not None else "").encode()
@@ -82,7 +82,7 @@ class Terminals:
         )
 
     async def wait(self, terminal_id: str) -> WaitForTerminalExitResponse:
-        """Return the end of a terminal's command. The agent may kill it meanwhile. Raises RequestFailed."""
+        """Return the end of a terminal's command. The agent may kill the command meanwhile. Raises RequestFailed."""
         over, _ = self._known(terminal_id)
         found = _exit_of(await asyncio.shield(over))
         return WaitForTerminalExitResponse(exit_code=found.exit_code, signal=found.signal)
@@ -101,8 +101,8 @@ class Terminals:
         del self._open[terminal_id]
 
     def said(self, terminal_id: str) -> str:
-        """Return what a terminal has printed, also after its release (ACP, "Embedding in Tool Calls"); '' for a
-        terminal that is unknown."""
+        """Return the output of a terminal, also after its release (ACP, "Embedding in Tool Calls"); '' for an unknown
+        terminal."""
         return self.output(terminal_id).output if terminal_id in self._open else self._released.get(terminal_id, "")
 
     async def close(self) -> None:

@@ -44,7 +44,7 @@ class Workspace:
         """Return the text of a file, from the line `line` (from 1), at most `limit` lines.
 
         Raises:
-            RequestFailed: the path leads out of the folder, or there is no such file of text.
+            RequestFailed: the path leads out of the folder, or there is no such text file.
         """
         with self._folder_of(path) as (folder, name), _told(path):
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -94,14 +94,15 @@ class Workspace:
                 raise
 
     def folder(self, path: str | None) -> str:
-        """Return the absolute path of a folder for a terminal. Raises RequestFailed: it is not below this folder."""
+        """Return the absolute path of a folder for a terminal. Raises RequestFailed: the path is not below this
+        folder."""
         if path is None:
             return str(self.root)
         with self._folder_of(f"{path}/x") as _:
             return str(self.root.joinpath(*self._parts(path)))
 
     def relative(self, path: str) -> str:
-        """Return a path below this folder, from this folder on. Raises RequestFailed: it is not below."""
+        """Return a path relative to this folder. Raises RequestFailed: the path is not below it."""
         return "/".join(self._parts(path)) or "."
 
     def _parts(self, path: str) -> list[str]:
@@ -148,6 +149,7 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise RequestFailed(f"Resource not found: {path:.200}", RESOURCE_NOT_FOUND) from None  # agents read these words
+        # agents look for these words
+        raise RequestFailed(f"Resource not found: {path:.200}", RESOURCE_NOT_FOUND) from None
     except OSError as wrong:
         raise RequestFailed(f"{path:.200}: {wrong.strerror or 'failed'}", INVALID_PARAMS) from None

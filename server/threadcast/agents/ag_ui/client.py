@@ -21,7 +21,7 @@ from threadcast_protocol.wire.loopback import is_loopback
 __all__ = ["ATTEMPTS", "EVENT_MAX_BYTES", "STREAM_MAX_BYTES", "RemoteAgent"]
 
 EVENT_MAX_BYTES = 4_194_304
-"""The largest event, as of MCP servers: decoding it takes 10 ms."""
+"""The maximum size of an event, the same as for MCP servers: decoding it takes 10 ms."""
 
 STREAM_MAX_BYTES = 67_108_864
 """The largest stream of one run: a hundred times the longest answers of today's models with all their frames."""
@@ -30,13 +30,13 @@ CONNECT_SECONDS = 5.0
 
 ATTEMPTS = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0)
-"""A run that has not begun is asked for again, with these pauses."""
+"""The pauses after which a run that has not begun is requested again."""
 
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)
-"""Failures after which the agent cannot have begun."""
+"""Failures after which the agent cannot have begun the run."""
 
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""The answers after which asking again may help (RFC 9110 §15, RFC 6585 §4, RFC 8470)."""
+"""The statuses after which another request may succeed (RFC 9110 §15, RFC 6585 §4, RFC 8470)."""
 
 
 class RemoteAgent:
@@ -54,7 +54,8 @@ class RemoteAgent:
         reached the agent, or that it has refused for now, is repeated.
 
         Raises:
-            ModelFailed: the agent cannot be reached, refuses, is silent, or sends what is no stream of events.
+            ModelFailed: the agent cannot be reached, refuses, is silent, or sends something other than a stream of
+            events.
         """
         data = msgspec.json.encode(body)
         timeout = httpx2.Timeout(self._silence_seconds, connect=CONNECT_SECONDS)
@@ -79,7 +80,7 @@ class RemoteAgent:
 
 
 async def _events(answer: httpx2.Response) -> AsyncIterator[list[Event]]:
-    """Yield the events of each piece of an answer that has any. Raises ModelFailed."""
+    """Yield the events of each piece of an answer that contains any. Raises ModelFailed."""
     splitter = SseSplitter(EVENT_MAX_BYTES)
     size = 0
     try:
@@ -98,7 +99,7 @@ async def _events(answer: httpx2.Response) -> AsyncIterator[list[Event]]:
 
 
 async def _with(first: list[Event] | None, events: AsyncIterator[list[Event]]) -> AsyncIterator[list[Event]]:
-    """Yield the first events and the others. Raises ModelFailed: the connection was lost in between."""
+    """Yield the first events and then the others. Raises ModelFailed: the connection was lost in between."""
     if first is not None:
         yield first
     try:

@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Text of the message `message_id`, '' for the open one. `role` is user for the echo of a person's words."""
+    """Text of the message `message_id`, '' for the open one. `role` is `user` for the echo of a user's message."""
 
     message_id: str
     delta: str
@@ -85,7 +85,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Activity(msgspec.Struct, frozen=True):
-    """Progress that is no part of the conversation, as the agent sent it."""
+    """Progress that is not part of the conversation, as the agent sent it."""
 
     data: JsonObject
 
@@ -104,7 +104,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Interrupt(msgspec.Struct, frozen=True, rename="camel"):
-    """What a run needs from outside before it can go on."""
+    """The input from outside that a run needs before it can continue."""
 
     id: str
     reason: str = ""
@@ -122,7 +122,7 @@ class Usage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The run has ended well, or waits for `interrupts`."""
+    """The run has completed, or waits for `interrupts`."""
 
     interrupts: list[Interrupt] = []
     usage: list[Usage] = []
@@ -182,10 +182,10 @@ _DECODER = msgspec.json.Decoder(_Wire)
 
 
 def event_of(data: bytes) -> Event | None:
-    """Return the event, or None if it says nothing here.
+    """Return the event, or None if the event has no meaning here.
 
     Raises:
-        ValueError: the data is no JSON object with a type.
+        ValueError: the data is not a JSON object with a type.
     """
     try:
         wire = _DECODER.decode(data)
@@ -249,7 +249,7 @@ def _read(wire: _Wire) -> Event | None:
 
 
 def _interrupts(outcome: object) -> list[Interrupt]:
-    """Return what a finished run waits for: nothing, unless its outcome is `interrupt`."""
+    """Return what a finished run waits for: [] unless its outcome is `interrupt`."""
     if not isinstance(outcome, dict) or outcome.get("type") != "interrupt":
         return []
     return _converted(outcome.get("interrupts"), list[Interrupt]) or []

@@ -1,4 +1,4 @@
-"""The conversation in AG-UI's form: what a run is given, and what is kept of its messages. Pure.
+"""The conversation in AG-UI's form: the messages that a run receives, and the messages that are kept from it. Pure.
 
 Each message of the chat keeps the messages of the agent that it shows, so that the agent reads its own ids and
 encrypted values again. Other messages are translated from what clients see.
@@ -54,7 +54,7 @@ class Conversation:
 
 
 def keep_of(kept: Kept) -> list[Keep]:
-    """Return the piece that keeps the state; nothing if it is larger than a message may keep."""
+    """Return the piece that keeps the state; no piece if the state is larger than a message may keep."""
     data = msgspec.json.encode(kept)
     return [Keep(data)] if len(data) <= KEEP_MAX_BYTES else []
 
@@ -85,7 +85,7 @@ def tool_message(message_id: str, call_id: str, text: str) -> JsonObject:
 def _kept(message: RoundMessage) -> Kept | None:
     try:
         return msgspec.json.decode(message.keep, type=Kept) if message.keep else None
-    except msgspec.DecodeError:  # another version of this code wrote it
+    except msgspec.DecodeError:  # another version of this code wrote this state
         return None
 
 

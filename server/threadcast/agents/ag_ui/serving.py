@@ -1,9 +1,9 @@
 """Serves a remote agent that speaks AG-UI 1.0 (ag-ui.com/spec/1.0).
 
 A run of the chat is one or more runs of the agent: an interrupt ends the agent's run, and the answer begins its next
-one with `resume`; the result of a client's tool begins one, too. While people or clients are waited for, nothing is
-held. A run of the agent that was asked for is never repeated after a crash: the chat's run ends `interrupted`, and what
-was shown stays.
+one with `resume`; the result of a client's tool begins one, too. While the run waits for people or clients, it holds no
+resources. A run of the agent that was requested is never repeated after a crash: the chat's run ends `interrupted`, and
+the shown text stays.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ __all__ = ["PROTOCOL_VERSION", "RUNS_MAX", "agent_function", "serve"]
 PROTOCOL_VERSION = "1.0"
 
 RUNS_MAX = 50
-"""The most runs of the agent in one run of the chat."""
+"""The maximum runs of the agent in one run of the chat."""
 
 SILENCE_SECONDS = 300.0
 
@@ -41,7 +41,7 @@ CUT = "The connection to the agent was lost when the server stopped. What the ag
 NO_RESULT = "The agent has not told the result of this call."
 
 EDITED = ("editedArgs", "arguments", "edited_args", "args")
-"""The names that agents give to edited arguments in their schema, the specification's example first."""
+"""The names that agents give to edited arguments in their schema; the specification's example comes first."""
 
 NOTES = ("reason", "note", "comment", "feedback")
 
@@ -59,7 +59,7 @@ def serve(
     """Serve the agent at `url` under the profile `name`.
 
     `headers` are sent with each request. `policies` are those of the agent's own tools, for the approvals that it asks
-    for: `auto` accepts them unasked, `deny` rejects them. `silence_seconds` is the longest time without a byte.
+    for: `auto` accepts them without asking, `deny` rejects them. `silence_seconds` is the longest time without a byte.
 
     Raises:
         TypeError: the name is invalid.
@@ -90,7 +90,7 @@ class _Run:
         self._calls: dict[str, str] = {}
 
     async def go(self) -> None:
-        """Run the agent until it waits for nothing. Raises ModelFailed, AttemptCut."""
+        """Run the agent until it no longer waits for anything. Raises ModelFailed, AttemptCut."""
         self._conversation = conversation_of(await self._seam.with_attachments(self._ctx.messages))
         resume: list[JsonObject] = []
         for number in range(1, RUNS_MAX + 1):
@@ -107,7 +107,7 @@ class _Run:
         raise ModelFailed("limit", f"The agent was asked {RUNS_MAX} times in this run, its limit.")
 
     async def _run(self, key: str, resume: list[JsonObject]) -> RunDone:
-        """Run the agent once, or return what that run has left."""
+        """Run the agent once, or return the recorded result of that run."""
         recorded = await self._seam.get(key)
         if recorded is not None:
             return msgspec.convert(recorded, RunDone)
@@ -178,7 +178,7 @@ class _Run:
         return ""
 
     async def _answers(self, key: str, interrupts: list[Interrupt]) -> list[JsonObject]:
-        """Ask people what the agent waits for, all at the same time, and return the entries of `resume`."""
+        """Ask people for everything that the agent waits for, at the same time, and return the entries of `resume`."""
         asked: list[tuple[Interrupt, str]] = []
         for number, interrupt in enumerate(interrupts):
             call_id = self._calls.get(interrupt.tool_call_id or "", "")
@@ -188,7 +188,7 @@ class _Run:
         return await asyncio.gather(*(self._answer(f"{key}-ask-{number}", *each) for number, each in enumerate(asked)))
 
     async def _shown(self, key: str, interrupt: Interrupt) -> str:
-        """Show what the agent wants to do, where it has shown no call, and return the id of the call."""
+        """Show what the agent wants to do, if it has not shown a call for it, and return the id of the call."""
 
         async def pieces() -> AsyncIterator[object]:
             yield Call(tool_name(interrupt.reason or "approval"), {"message": interrupt.message or interrupt.reason})
@@ -214,7 +214,7 @@ class _Run:
         return {**entry, "status": "resolved", "payload": answer}
 
     async def _asked(self, key: str, text: str, schema: JsonObject | None) -> Any:  # Any: JSON that fits the schema
-        """Ask a question, as a text if the schema cannot be used. Raises Rejected."""
+        """Ask a question; as a free text if the schema cannot be used. Raises Rejected."""
         try:
             return await self._seam.ask(key, text, schema=schema)
         except ValueError:
@@ -222,14 +222,14 @@ class _Run:
 
 
 def _properties(interrupt: Interrupt) -> JsonObject:
-    """Return the properties of the answer that an interrupt wants."""
+    """Return the properties of the answer that an interrupt expects."""
     found = (interrupt.response_schema or {}).get("properties")
     return found if isinstance(found, dict) else {}
 
 
 def _payload(approval: Approval, properties: JsonObject) -> JsonObject:
-    """Return a decision in the form that the agent wants. Edited arguments that it cannot take deny the call, since it
-    would carry out what nobody has accepted."""
+    """Return a decision in the form that the agent expects. If the agent cannot take edited arguments, the call is
+    denied, since it would carry out a call that no person has accepted."""
     payload: JsonObject = {"approved": approval.accepted}
     note = approval.note
     if approval.accepted and approval.arguments is not None:

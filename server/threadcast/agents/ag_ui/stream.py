@@ -1,7 +1,7 @@
 """Shows the events of one run of a remote agent in the chat: its messages, its calls and their results.
 
-A call ends its message, so that clients see at once that the agent carries it out. The parts of a message of the agent
-have its id, and become one message again when the agent is asked next.
+A call ends its message, so that clients see at once that the agent carries it out. The parts of an agent's message have
+its id, and become one message again in the agent's next request.
 """
 
 import re
@@ -42,17 +42,17 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["CALLS_MAX", "INTERRUPTS_MAX", "MESSAGES_MAX", "TOLD_MAX_BYTES", "RunDone", "RunStream", "tool_name"]
 
 CALLS_MAX = 500
-"""The most calls in one run of the agent, as many as tools that an agent may declare."""
+"""The maximum calls in one run of the agent, as many as tools that an agent may declare."""
 
 MESSAGES_MAX = 1_000
-"""The most messages in one run of the agent: its calls, and as many texts between them."""
+"""The maximum messages in one run of the agent: its calls, and as many texts between them."""
 
 INTERRUPTS_MAX = 100
-"""The most interrupts that one run may end with: each is a question to a person."""
+"""The maximum interrupts with which one run may end: each is a question to a person."""
 
 TOLD_MAX_BYTES = 268_435_456
-"""The most data that one run tells clients. A change of a few bytes tells the whole state, so the bound of the stream
-does not bound this: 2,000 changes of the largest state."""
+"""The maximum data that one run sends to clients. A change of a few bytes sends the whole state, so the bound of the
+stream does not bound this: 2,000 changes of the largest state."""
 
 ERROR_MAX_CHARACTERS = 500
 
@@ -60,8 +60,9 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class RunDone(msgspec.Struct):
-    """What one run of the agent has left. `messages` are the agent's own, `calls` the chat's ids of its calls,
-    `open_calls` its ids of the calls that it has not answered itself, and `interrupts` what it waits for."""
+    """The result of one run of the agent. `messages` are the agent's own, `calls` the chat's ids of its calls,
+    `open_calls` its ids of the calls that it has not answered itself, and `interrupts` the interrupts that it waits
+    for."""
 
     messages: list[JsonObject] = []
     calls: dict[str, str] = {}
@@ -76,8 +77,9 @@ def tool_name(name: str) -> str:
 
 
 class RunStream:
-    """The events of one run. `key` begins the keys of its messages; `client_tools` are the tools of the client that
-    watches; `conversation` is what the agent was given, and `calls` has the chat's ids of the calls in it."""
+    """The events of one run. The keys of its messages begin with `key`; `client_tools` are the tools of the watching
+    client; `conversation` is the conversation that the agent received, and `calls` has the chat's ids of the calls in
+    it."""
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class RunStream:
         self.done = RunDone(state=conversation.state)
 
     async def show(self) -> RunDone:
-        """Show the run, and return what it has left.
+        """Show the run, and return its result.
 
         Raises:
             ModelFailed: the run failed, or its stream ended early.
@@ -175,7 +177,7 @@ class RunStream:
             match event:
                 case Text():
                     if event.role not in ("assistant", "") or event.message_id in self._foreign:
-                        self._foreign.add(event.message_id)  # the agent repeats a person's words
+                        self._foreign.add(event.message_id)  # the agent repeats a user's message
                     elif draft.is_other_text(event):
                         break
                     elif event.delta:
@@ -217,7 +219,7 @@ class RunStream:
             yield piece
 
     def _data(self, event: StateChange | Activity | Other) -> list[Data]:
-        """Take a change of the state, and return what clients are told. Raises ModelFailed: the change is wrong."""
+        """Apply a change of the state, and return the data for clients. Raises ModelFailed: the change is wrong."""
         if isinstance(event, StateChange):
             try:
                 self.done.state = (
@@ -250,7 +252,7 @@ class RunStream:
         await self._seam.report(call_id, Result(content=content))
 
     async def _snapshot(self, messages: list[JsonObject]) -> None:
-        """Show messages of a snapshot that neither the chat nor this run's stream has."""
+        """Show those messages of a snapshot that neither the chat nor this run's stream has."""
         known = self._known_ids | {str(message["id"]) for message in self.done.messages}
         results = [each for each in messages if each.get("role") == "tool"]
         for each in results:
@@ -279,7 +281,7 @@ class RunStream:
 
 
 class _Draft:
-    """The message that is being read. `key` stands for ids that the agent does not give."""
+    """The message that is being read. `key` replaces ids that the agent does not give."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -309,7 +311,7 @@ class _Draft:
         self._encrypted = event.encrypted or self._encrypted
 
     def add_call(self, event: ToolStart | ToolArgs) -> bool:
-        """Take a part of a call. Returns False if it belongs to the next message."""
+        """Add a part of a call. Returns False if it belongs to the next message."""
         is_next = bool(self.call_id) and bool(event.call_id) and event.call_id != self.call_id
         is_of_other = bool(event.parent_id and self.texts and event.parent_id != self._message_id)
         if is_next or (is_of_other and not self.call_id):
@@ -334,7 +336,7 @@ class _Draft:
         return self.call
 
     def messages(self) -> list[JsonObject]:
-        """Return the message in the agent's form, behind its reasoning."""
+        """Return the message in the agent's form, after its reasoning."""
         found: list[JsonObject] = []
         if self._reasoning or self._encrypted:
             thought = {"id": self._reasoning_id or f"{self._key}-reasoning", "role": "reasoning"}

@@ -1,4 +1,5 @@
-"""What a graph asks people: approvals for the requests of LangChain's human-in-the-loop middleware, else questions.
+"""The questions of a graph to people: approvals for the requests of LangChain's human-in-the-loop middleware, and other
+questions.
 
 The middleware asks about all calls of a message at once (`action_requests`), or about each call as it runs
 (`tool_approval`). A tool that only a person can answer (`respond` without `approve`) is a question.
@@ -20,7 +21,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["ACTIONS_MAX", "People", "allowed_in", "decision_of"]
 
 ACTIONS_MAX = 128
-"""The most actions that one interrupt asks about, as many as calls in an answer."""
+"""The maximum actions in one interrupt, as many as calls in an answer."""
 
 TEXT_MAX_CHARACTERS = 4_000
 
@@ -29,8 +30,8 @@ DECISIONS = frozenset({"approve", "edit", "reject", "respond"})
 
 
 class People:
-    """Asks the people of the chat. `prefix` begins the names of tools in the chat, `calls` has each shown call by the
-    model's id, `open_calls` are those without a result."""
+    """Asks the people of the chat. The names of tools in the chat begin with `prefix`; `calls` has each shown call by
+    the model's id, and `open_calls` are those without a result."""
 
     def __init__(
         self, seam: Seam, prefix: str, calls: Mapping[str, ShownCall], open_calls: Sequence[ShownCall]
@@ -41,10 +42,10 @@ class People:
         self._free = list(open_calls)
 
     async def answer(self, interrupt: Interrupt) -> Any:  # Any: what the graph is resumed with
-        """Ask, and return what the graph is resumed with.
+        """Ask, and return the value with which the graph is resumed.
 
         Raises:
-            Rejected: a person did not want to answer a question.
+            Rejected: the person declined to answer a question.
             ModelFailed: the graph asks about too many actions.
         """
         value = interrupt.value
@@ -71,7 +72,7 @@ class People:
         )
 
     def _taken(self, action: JsonObject) -> ShownCall | None:
-        """Return the shown call that an action is about. Each call belongs to one action."""
+        """Return the shown call that an action is about. Each call belongs to only one action."""
         name = self._prefix + str(action.get("name"))
         found = next((each for each in self._free if each.name == name and arguments_of(each) == action["args"]), None)
         if found is not None:
@@ -109,7 +110,7 @@ class People:
 
 
 def decision_of(approval: Approval, name: str, args: JsonObject, allowed: set[str]) -> JsonObject:
-    """Return a decision in LangChain's form. Edited arguments that the graph does not allow are a rejection."""
+    """Return a decision in LangChain's form. Edited arguments that the graph does not allow become a rejection."""
     if not approval.accepted:
         return {"type": "reject", **({"message": approval.note} if approval.note else {})}
     wanted = args if approval.arguments is None else approval.arguments
@@ -124,7 +125,7 @@ def allowed_in(schema: object) -> set[str]:
     """Return the decisions that the schema of an answer allows: the constants of its properties `type`."""
     found: set[str] = set()
     waiting = [schema]
-    for each in waiting:  # grows meanwhile; a schema of the middleware has a few dozen parts
+    for each in waiting:  # the dict grows meanwhile; a schema of the middleware has a few dozen parts
         if isinstance(each, dict):
             of_type = (each.get("properties") or {}).get("type") if isinstance(each.get("properties"), dict) else None
             if isinstance(of_type, dict):

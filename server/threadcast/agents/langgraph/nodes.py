@@ -1,4 +1,4 @@
-"""The nodes of a graph as the server runs them: each counts as work, a node that may run once asks before it runs
+"""The nodes of a graph as the server runs them: each counts as work, a node with `once` asks a person before it runs
 again, and the calls of a `ToolNode` are calls of the chat."""
 
 import copy
@@ -35,7 +35,7 @@ RESULT_MAX_CHARACTERS = 2_000
 def tools_of(
     graph: Pregel[Any, Any, Any, Any], policies: Mapping[str, Policy], retry: Mapping[str, Retry], prefix: str
 ) -> list[AgentTool]:
-    """Return the tools of the graph's tool nodes, as they stand in the server's list.
+    """Return the tools of the graph's tool nodes, as the server lists them.
 
     Raises:
         TypeError: a policy or a retry class names neither a tool nor a node.
@@ -64,8 +64,8 @@ def tools_of(
 
 
 def check_nodes(graph: Pregel[Any, Any, Any, Any], retry: Mapping[str, Retry]) -> None:
-    """Raise TypeError if a node's retry class is neither `once` nor `safe`, or if a node that is `once` consists of
-    parts that have classes of their own."""
+    """Raise TypeError if a node's retry class is neither `once` nor `safe`, or if a node with `once` consists of parts
+    that have their own classes."""
     wrong = [name for name in retry if name in graph.nodes and retry[name] not in ("once", "safe")]
     if wrong:
         raise TypeError(f"a node is once or safe, not {retry[wrong[0]]!r}: {wrong[0]}")
@@ -118,7 +118,7 @@ class RunNodes:
             return node.copy({"bound": _Node(name, inner, self._seam, False), "subgraphs": [inner]})
         if isinstance(bound, ToolNode):
             bound = copy.copy(bound)
-            bound.func, bound.afunc = bound._func, bound._afunc  # those of the original call the original
+            bound.func, bound.afunc = bound._func, bound._afunc  # the copied functions belong to the original node
             bound._awrap_tool_call = self._wrapped(bound._awrap_tool_call)
         is_once = self._retry.get(name) == "once"
         return node.copy({"bound": _Node(name, bound, self._seam, is_once)})
@@ -126,7 +126,8 @@ class RunNodes:
     def _wrapped(
         self, own: Callable[[Any, Any], Awaitable[ToolMessage | Command[Any]]] | None
     ) -> Callable[[Any, Any], Awaitable[ToolMessage | Command[Any]]]:
-        """Return what runs a call of a tool node: through the chat, around the graph's own wrapper `own`."""
+        """Return the function that runs a call of a tool node: through the chat, around the graph's own wrapper
+        `own`."""
 
         async def run(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> ToolMessage | Command[Any]:
             call = request.tool_call
@@ -164,8 +165,8 @@ class RunNodes:
         return run
 
     def _is_same(self, shown: ShownCall, call: Mapping[str, Any]) -> bool:
-        """Return whether the graph makes the call that people have seen. After an approval the chat's arguments count,
-        which a person may have edited."""
+        """Return whether the graph makes the same call that people have seen. After an approval the chat's arguments
+        count, which a person may have edited."""
         if shown.name != self._prefix + call["name"]:
             return False
         return self._seam.is_approved(shown.id) or arguments_of(shown) == call["args"]
@@ -190,7 +191,7 @@ class _Node(Runnable[Any, Any]):
             begun = await self._begin(key) if self._is_once else 0
             try:
                 return await self._bound.ainvoke(input, config, **kwargs)
-            except Exception:  # it asks something, or has failed: how it ended is known
+            except Exception:  # the node asks something, or has failed: its end is known
                 if begun:
                     await self._seam.put(key, -begun)
                 raise
@@ -198,10 +199,11 @@ class _Node(Runnable[Any, Any]):
                 tell_end(task)
 
     async def _begin(self, key: str) -> int:
-        """Record that the node begins, or ask whether it may run again. Returns how often it has begun.
+        """Record that the node begins, or ask whether it may run again. Returns the number of times that the node has
+        begun.
 
         Raises:
-            ModelFailed: it may not run again.
+            ModelFailed: the node must not run again.
         """
         begun = int(await self._seam.get(key) or 0)
         if begun > 0:

@@ -1,7 +1,7 @@
 """A checkpointer whose checkpoints are private values of the run, so that finished nodes do not run again.
 
 It keeps the newest checkpoint of the graph and of each subgraph that is running, with the writes of the nodes that have
-finished since. Older checkpoints are not needed: a chat goes back by its own branches.
+finished since. Older checkpoints are not needed: a chat returns to earlier states by its own branches.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Stored(msgspec.Struct):
 
 
 class JournalSaver(BaseCheckpointSaver[int]):
-    """`kept` is the state that an earlier run of the chat has left (`packed`), b'' for none."""
+    """`kept` is the state stored by an earlier run of the chat (`packed`), b'' for none."""
 
     def __init__(self, seam: Seam, kept: bytes = b"") -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class JournalSaver(BaseCheckpointSaver[int]):
             self._stored = msgspec.json.decode(zlib.decompress(kept), type=dict[str, Stored])
 
     async def load(self) -> bool:
-        """Take over what the run has recorded before a crash or a pause. Returns False if it has recorded nothing."""
+        """Load the records that the run made before a crash or a pause. Returns False if there are none."""
         recorded = await self._seam.get(KEY)
         if recorded is None:
             return False
@@ -81,8 +81,8 @@ class JournalSaver(BaseCheckpointSaver[int]):
         return zlib.compress(msgspec.json.encode(lasting))
 
     def is_answered(self, interrupt_id: str) -> bool:
-        """Return whether a node has received the answer of this interrupt, although the graph above it still waits:
-        the two are recorded one after the other."""
+        """Return whether a node has received the answer of this interrupt, although the graph above it still waits: the
+        two facts are recorded one after the other."""
         return any(interrupt_id in stored.answered for stored in self._stored.values())
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -116,7 +116,7 @@ class JournalSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Yield the newest checkpoint alone."""
+        """Yield only the newest checkpoint."""
         found = await self.aget_tuple(config) if config is not None and before is None else None
         if found is not None:
             yield found
@@ -130,7 +130,7 @@ class JournalSaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         configurable = config["configurable"]
         namespace = configurable.get("checkpoint_ns", "")
-        if not namespace:  # the subgraphs of the step before have ended, but for those that keep a state of their own
+        if not namespace:  # the subgraphs of the step before have ended, except those that keep their own state
             self._stored = {name: each for name, each in self._stored.items() if name and ":" not in name}
         self._stored[namespace] = Stored(
             checkpoint["id"], self._dumped(checkpoint), self._dumped(metadata), configurable.get("checkpoint_id")
@@ -155,8 +155,8 @@ class JournalSaver(BaseCheckpointSaver[int]):
         await self._record()
 
     async def _record(self) -> None:
-        """Record what is known now; a later record is never overtaken by an earlier one. Raises ModelFailed: it is too
-        large."""
+        """Record the present state; a later record is never overtaken by an earlier one. Raises ModelFailed: the state
+        is too large."""
         async with self._order:
             try:
                 await self._seam.put(KEY, msgspec.to_builtins(self._stored))

@@ -29,10 +29,10 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["PASSES_MAX", "RECURSION_LIMIT", "serve"]
 
 RECURSION_LIMIT = 100
-"""The most steps of the graph between two pauses; LangGraph's own limit for graphs of agents is of this size."""
+"""The maximum steps of the graph between two pauses; LangGraph's own limit for graphs of agents has this size."""
 
 PASSES_MAX = 200
-"""The most times that a graph is resumed in one run."""
+"""The maximum number of times that a graph is resumed in one run."""
 
 MakeInput = Callable[[AgentContext, list[Any]], Any]
 """Makes the input of a graph from the context and the new messages of LangChain."""
@@ -52,16 +52,16 @@ def serve(
     configurable: Mapping[str, Any] | None = None,
     recursion_limit: int = RECURSION_LIMIT,
 ) -> Agent:
-    """Serve a compiled graph under the profile `name`. Its checkpointer is replaced by the chat.
+    """Serve a compiled graph under the profile `name`. The chat replaces its checkpointer.
 
-    `policies` are by the names of tools, `retry` by the names of tools (default `once`) and of nodes (default `safe`):
-    a node that is `once` asks a person before it runs a second time, after a crash in its middle. `input` makes the
-    graph's input from the context and the new messages; by default it is {"messages": […]}. `context` makes the
-    graph's runtime context, `configurable` is passed to the nodes besides the chat's own values (`thread_id`,
-    `principal`, `params`, `context`). `tool_prefix` begins the names of the tools in the chat.
+    `policies` maps names of tools to policies; `retry` maps names of tools (default `once`) and of nodes (default
+    `safe`) to retry classes. A node with `once` asks a person before it runs a second time, after a crash in its
+    middle. `input` makes the graph's input from the context and the new messages; by default it is {"messages": […]}.
+    `context` makes the graph's runtime context, `configurable` is passed to the nodes besides the chat's own values
+    (`thread_id`, `principal`, `params`, `context`). The names of the tools in the chat begin with `tool_prefix`.
 
     Raises:
-        TypeError: the name is invalid, what is served is no compiled graph, or a name stands for no tool or node.
+        TypeError: the name is invalid, the argument is not a compiled graph, or a name belongs to no tool or node.
     """
     if not isinstance(graph, Pregel):
         raise TypeError(f"serve takes a compiled graph, not a {type(graph).__name__}; call .compile() on a StateGraph")
@@ -110,7 +110,7 @@ class _Run:
         }
 
     async def go(self) -> None:
-        """Run the graph until it waits for nothing. Raises ModelFailed: the run has failed."""
+        """Run the graph until it no longer waits for anything. Raises ModelFailed: the run has failed."""
         try:
             await self._go()
         except (ModelFailed, AttemptCut):
@@ -163,7 +163,7 @@ class _Run:
         await GraphStream(self._seam, events, self._nodes.calls, counts, self._prefix).show()
 
     async def _answers(self, state: StateSnapshot, waiting: Sequence[Interrupt]) -> JsonObject:
-        """Ask all that the graph waits for, at the same time. Returns the answers by the interrupts' ids."""
+        """Ask for everything that the graph waits for, at the same time. Returns the answers by the interrupts' ids."""
         people = People(self._seam, self._prefix, self._nodes.calls, _open_calls(state, self._nodes.calls))
         by_id = {each.id: each for each in waiting}
         return dict(zip(by_id, await asyncio.gather(*map(people.answer, by_id.values())), strict=True))

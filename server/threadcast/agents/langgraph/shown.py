@@ -1,5 +1,5 @@
-"""Calls that no message of a model has shown: they get a message of their own, so that people see them and the policies
-hold."""
+"""Shows calls that no message of a model has shown: each gets its own message, so that people see it and the policies
+apply."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ __all__ = ["arguments_of", "digest", "show_call"]
 
 
 async def show_call(seam: Seam, key: str, name: str, arguments: JsonObject) -> ShownCall:
-    """Show a call in a message of its own. `key` is that of `Seam.message`, `name` the tool's name in the chat."""
+    """Show a call in its own message. `key` is the key for `Seam.message`, `name` the tool's name in the chat."""
 
     async def pieces() -> AsyncIterator[object]:
         yield Call(name, arguments)
@@ -24,7 +24,7 @@ async def show_call(seam: Seam, key: str, name: str, arguments: JsonObject) -> S
 
 
 def arguments_of(call: ShownCall) -> object:
-    """Return the arguments of a shown call; None for a text that is no JSON."""
+    """Return the arguments of a shown call; None for a text that is not JSON."""
     try:
         return json.loads(call.arguments or "{}")
     except ValueError:

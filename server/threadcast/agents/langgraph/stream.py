@@ -1,4 +1,4 @@
-"""Shows what a graph streams: each message of a model as a message of the chat, one after the other.
+"""Shows the stream of a graph: each message of a model as a message of the chat, one after the other.
 
 Messages of parallel nodes arrive mixed. One is shown as it streams, and the others wait. The key of a message is the
 task of its node, which is the same when the node runs again after a crash.
@@ -24,46 +24,46 @@ from threadcast_protocol.wire.mending import mended_json
 __all__ = ["WAITING_MAX", "GraphStream", "all_shown", "tell_end"]
 
 WAITING_MAX = 50_000
-"""The most events that wait while another message is shown."""
+"""The maximum events that wait while another message is shown."""
 
 Event = tuple[tuple[str, ...], str, Any]
-"""The namespace of a subgraph, the stream mode, and what is told."""
+"""The namespace of a subgraph, the stream mode, and the data."""
 
 
 @dataclass(frozen=True, slots=True)
 class _NodeEnded:
-    """Told after the last event of a node's task."""
+    """Sent after the last event of a node's task."""
 
     task: str
 
     def has(self, task: str) -> bool:
-        """Return whether a task is this one or a part of it."""
+        """Return whether a task is this task or a part of it."""
         return task == self.task or task.startswith(f"{self.task}|")
 
 
 @dataclass(frozen=True, slots=True)
 class _Barrier:
-    """Set when all that the graph told before it is shown."""
+    """An event that is set when all earlier events of the graph have been shown."""
 
     passed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 def tell_end(task: str) -> None:
-    """Tell, from within a node, that the node's task has ended."""
+    """Report, from within a node, that the node's task has ended."""
     get_stream_writer()(_NodeEnded(task))
 
 
 async def all_shown() -> None:
-    """Wait, within a node, until all that the graph has told so far is shown. A node of a subgraph may begin earlier:
-    a subgraph does not wait for the reader of the stream."""
+    """Wait, within a node, until all events of the graph so far have been shown. A node of a subgraph may begin
+    earlier: a subgraph does not wait for the reader of the stream."""
     barrier = _Barrier()
     get_stream_writer()(barrier)
     await barrier.passed.wait()
 
 
 class GraphStream:
-    """The events of one pass of the graph. `calls` is told of each shown call by the model's id. `prefix`
-    begins the names of tools in the chat."""
+    """The events of one pass of the graph. `calls` is informed of each shown call by the model's id. The names of tools
+    in the chat begin with `prefix`."""
 
     def __init__(
         self, seam: Seam, events: AsyncIterator[Event], calls: dict[str, ShownCall], counts: Counter[str], prefix: str
@@ -78,7 +78,7 @@ class GraphStream:
         self._subgraph = ""
 
     async def show(self) -> None:
-        """Show all events. Raises ModelFailed: too many wait."""
+        """Show all events. Raises ModelFailed: too many events wait."""
         while (event := await self._next()) is not None:
             namespace, mode, told = event
             if isinstance(told, _Barrier):
@@ -99,7 +99,7 @@ class GraphStream:
         return await anext(self._source, None)
 
     async def _enter(self, subgraph: str) -> None:
-        """Show the subgraph that works now as the run's status."""
+        """Show the running subgraph as the run's status."""
         if subgraph != self._subgraph:
             self._subgraph = subgraph
             await self._seam.status(subgraph)
@@ -124,7 +124,7 @@ class GraphStream:
                 yield each
 
         shown = await self._seam.message(key, pieces)
-        if not is_asked:  # a finished message of a node that was cut, and runs again
+        if not is_asked:  # a finished message of a node that was interrupted, and runs again
             whole += [chunk async for chunk in self._chunks(first, message.id, task)]
             again = _ends(whole, self._prefix)
             text = "".join(piece for chunk in whole for piece in pieces_in(chunk.content) if isinstance(piece, str))
@@ -182,7 +182,7 @@ class GraphStream:
 
 
 def _ends(chunks: list[AIMessage], prefix: str) -> list[object]:
-    """Return the pieces that a message ends with: its calls, its tokens, and a value that says that it has ended."""
+    """Return the pieces with which a message ends: its calls, its tokens, and a value that marks its end."""
     whole: Any = None
     for chunk in chunks:
         whole = chunk if whole is None else whole + chunk

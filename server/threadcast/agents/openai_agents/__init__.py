@@ -7,7 +7,7 @@
     serve(bank, policies={"charge": "ask"})
 
 The SDK runs the agent inside a durable function: each response of a model is a message of the chat, and each function
-tool is a call under the chat's policies. Both are recorded, so that a run goes on after a crash or a pause.
+tool is a call under the chat's policies. Both are recorded, so that a run continues after a crash or a pause.
 """
 
 try:

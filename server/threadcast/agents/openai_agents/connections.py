@@ -12,7 +12,7 @@ from threadcast_protocol.wire.errors import ModelFailed
 __all__ = ["Connections"]
 
 CONNECT_SECONDS = 30.0
-"""The deadline for all connections: a server that is a process may have to be downloaded first."""
+"""Maximum seconds to open all connections: a server that is a process may have to be downloaded first."""
 
 CLOSE_SECONDS = 5.0
 

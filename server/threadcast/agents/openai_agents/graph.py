@@ -39,8 +39,8 @@ def agents_of(first: Agent[Any]) -> list[Agent[Any]]:
 
 
 def agent_tools(agents: list[Agent[Any]], settings: Settings) -> list[AgentTool]:
-    """Return the function tools of the agents, as they stand in the server's list of tools. An agent's MCP servers tell
-    their tools only when a run begins.
+    """Return the function tools of the agents, as the server lists them. An agent's MCP servers report their tools only
+    when a run begins.
 
     Raises:
         TypeError: a tool cannot be recorded; two different tools have one name; or a policy names no tool.
@@ -62,7 +62,7 @@ def agent_tools(agents: list[Agent[Any]], settings: Settings) -> list[AgentTool]
 
 
 class Copies:
-    """The copies of agents for one run. Each agent is copied once, when it is reached."""
+    """The copies of agents for one run. Each agent is copied once, when it is first reached."""
 
     def __init__(self, settings: Settings, seam: Seam, messages: Messages, context: Any) -> None:
         self._settings = settings
@@ -131,7 +131,7 @@ class Copies:
 
 
 def _targets(agent: Agent[Any]) -> Iterator[Agent[Any]]:
-    """Yield the agents that an agent hands over to, as far as they are known before the handoff."""
+    """Yield the agents to which an agent hands over, as far as they are known before the handoff."""
     for each in agent.handoffs:
         target = each._agent_ref() if isinstance(each, Handoff) and each._agent_ref is not None else each
         if isinstance(target, Agent):
@@ -140,7 +140,7 @@ def _targets(agent: Agent[Any]) -> Iterator[Agent[Any]]:
 
 def _check(agent: Agent[Any], tool: Tool) -> None:
     """Raise TypeError if a tool has effects on this server that the SDK offers no way to record, or needs approvals
-    that it could not ask for."""
+    that it cannot ask for."""
     if isinstance(tool, HostedMCPTool):
         asks = tool.tool_config.get("require_approval", "always")
         if asks != "never" and tool.on_approval_request is None:

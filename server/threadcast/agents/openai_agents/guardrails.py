@@ -1,4 +1,4 @@
-"""Guardrails whose results are recorded, so that a replay does not ask them again: many ask a model themselves."""
+"""Guardrails whose results are recorded, so that a replay does not run them again: many call a model themselves."""
 
 import dataclasses
 import inspect
@@ -20,7 +20,7 @@ from threadcast_protocol.wire.mending import mend
 __all__ = ["INFO_MAX_CHARACTERS", "TRIPPED", "recorded_input_guardrail", "recorded_output_guardrail", "trip_text"]
 
 INFO_MAX_CHARACTERS = 500
-"""The longest information of a guardrail that the run's error shows."""
+"""The maximum length of a guardrail's information in the run's error."""
 
 TRIPPED = (
     InputGuardrailTripwireTriggered,
@@ -62,7 +62,7 @@ def _once(function: Callable[..., Any], key: str, seam: Seam) -> Callable[..., A
 
 
 def trip_text(tripped: Exception) -> str:
-    """Return the sentence for the run's error: the kind and the name of the guardrail, and what it says."""
+    """Return the sentence for the run's error: the kind and the name of the guardrail, and its text."""
     match tripped:
         case InputGuardrailTripwireTriggered(guardrail_result=result):
             kind, name, info = "input guardrail", result.guardrail.get_name(), result.output.output_info

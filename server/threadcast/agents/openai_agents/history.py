@@ -16,7 +16,7 @@ from threadcast_protocol.wire.messages import FilePart, ImagePart, JsonObject, M
 __all__ = ["NOT_CARRIED_OUT", "Kept", "input_of", "keep_of"]
 
 NOT_CARRIED_OUT = "The call was not carried out."
-"""What the model reads as the output of a call whose run ended before the call: the API demands an output."""
+"""The output that the model reads for a call whose run ended before the call: the API requires an output."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -29,8 +29,8 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def keep_of(kept: Kept) -> list[Keep]:
-    """Return the piece that keeps the state. Too large outputs of tools are left out first: clients see their text. If
-    the state is still larger than a message may keep, nothing is kept."""
+    """Return the piece that keeps the state. If the outputs of tools are too large, they are left out first: clients
+    see their text. If the state is still larger than a message may keep, nothing is kept."""
     for candidate in (kept, Kept(kept.agent, [each for each in kept.items if not _is_output(each)], kept.calls)):
         data = msgspec.json.encode(candidate)
         if len(data) <= KEEP_MAX_BYTES:
@@ -75,7 +75,7 @@ def _kept(message: RoundMessage) -> Kept | None:
 
 
 def _items(message: Message) -> list[JsonObject]:
-    """Return the input items of a message as clients see it."""
+    """Return the input items of a message in the form that clients see."""
     if message.role != "assistant":
         role = message.role if message.role in ("user", "system", "developer") else "user"
         return [{"role": role, "content": _content(message)}]
@@ -121,7 +121,7 @@ def _answered(items: list[JsonObject]) -> list[JsonObject]:
     found: list[JsonObject] = []
     for item in items:
         if item.get("type") == "function_call_output" and str(item.get("call_id")) not in called:
-            continue  # of a hosted tool, whose item has its result
+            continue  # an item of a hosted tool, which contains its result
         found.append(item)
         if item.get("type") == "function_call" and str(item.get("call_id")) not in with_output:
             found.append(_output(str(item.get("call_id")), NOT_CARRIED_OUT))

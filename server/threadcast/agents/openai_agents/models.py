@@ -1,6 +1,6 @@
 """Models whose responses are recorded: each response of a run is one message of the chat.
 
-Runs inside a tool (`Agent.as_tool`) and inside a guardrail are part of that tool or guardrail. They get the operator's
+Runs inside a tool (`Agent.as_tool`) or inside a guardrail are part of that tool or guardrail. They get the operator's
 models unchanged, since the chat has one message at a time.
 """
 
@@ -35,9 +35,9 @@ is_nested: ContextVar[bool] = ContextVar("whether the code runs inside a tool or
 
 class Messages:
     """The messages of one run. `calls` has the chat's id of each shown call, by the id that the model gave it.
-    `speaker` is the name of the agent that the SDK asks now; messages of `home`, the agent that is served, name no
-    speaker, since the profile has its own title. `prefix` begins the names of tools in the chat.
-    `has_text`: the response that was asked last has begun."""
+    `speaker` is the name of the agent that the SDK runs now; messages of `home`, the served agent, name no speaker,
+    since the profile has its own title. The names of tools in the chat begin with `prefix`. `has_text`: the response
+    that was requested last has begun."""
 
     def __init__(self, seam: Seam, *, home: str, speaker: str, prefix: str) -> None:
         self.calls: dict[str, str] = {}
@@ -53,17 +53,17 @@ class Messages:
         self._unkept_calls: set[str] = set()
 
     async def respond(self, model: Model, asked: tuple[Any, ...], more: dict[str, Any]) -> ModelResponse:
-        """Ask the model and write its response as the next message, or return the recorded response. `asked` and `more`
-        are the arguments of `Model.stream_response`.
+        """Call the model and write its response as the next message, or return the recorded response. `asked` and
+        `more` are the arguments of `Model.stream_response`.
 
         Raises:
-            Exception: what the model raised; StepFailed in a replay.
+            Exception: the model's own exception; StepFailed in a replay.
         """
         inputs, schema, handoffs = asked[1], asked[4], asked[5]
         if self.speaker != self._answered_by:
             await self._seam.status(f"Handed over to {self.speaker}")
             self._answered_by = self.speaker
-        if self._has_failed:  # the SDK tries again after an error: a replay must do so, too
+        if self._has_failed:  # the SDK retries after an error, so a replay must do so, too
             await self._seam.put(f"retried-{self._number}", True)
             self._has_failed = False
         hidden = {handoff.tool_name for handoff in handoffs}
@@ -107,7 +107,7 @@ class Messages:
         return await self._finished(shown, hidden)
 
     async def _finished(self, shown: ShownMessage, hidden: set[str]) -> ModelResponse:
-        """Remember the calls of a finished message, and report what hosted tools have done."""
+        """Remember the calls of a finished message, and report the results of hosted tools."""
         response = decoded_response(shown.value)
         self._unkept_items = [] if shown.message_id else [*self._unkept_items, *input_items(response)]
         self._unkept_calls.update(item.call_id for item in response.output if item.type == "function_call")
@@ -121,7 +121,8 @@ class Messages:
         return response
 
     async def write_final(self, output: Any) -> None:  # Any: what a tool of the SDK returned
-        """Write the final output of a run as its answer, if a tool made it (`tool_use_behavior`) and not the model."""
+        """Write the final output of a run as its answer, if a tool produced it (`tool_use_behavior`) and not the
+        model."""
         text = output if isinstance(output, str) else json.dumps(output, default=str, ensure_ascii=False)
 
         async def pieces() -> AsyncGenerator[object]:
@@ -162,11 +163,11 @@ class RecordedModel(Model):
         return await self._messages.respond(self._model, asked, more)
 
     def stream_response(self, *asked: Any, **more: Any) -> AsyncIterator[Any]:  # Any: as `Model.stream_response`
-        """Stream a response of a nested run, which is not recorded: recorded runs ask for whole responses."""
+        """Stream a response of a nested run, which is not recorded; recorded runs request whole responses."""
         return self._model.stream_response(*asked, **more)
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
-        """Return the model's advice; a response that people have seen a part of is not asked for again."""
+        """Return the model's advice; a response that people have partly seen is not requested again."""
         if self._messages.has_text and not is_nested.get():
             return ModelRetryAdvice(suggested=False, replay_safety="unsafe", reason="a part of the response is shown")
         return self._model.get_retry_advice(request)

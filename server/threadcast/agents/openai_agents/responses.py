@@ -1,7 +1,7 @@
 """Translates the stream of a model's response into pieces of a message, and a response into JSON and back. Pure.
 
 The events are those of OpenAI's Responses API, which all models of the SDK yield (`agents.models.interface`). They are
-read by their names and fields, so that a model may also yield objects of its own with the same fields.
+read by their names and fields, so a model may also yield its own objects with the same fields.
 """
 
 import json
@@ -36,13 +36,14 @@ __all__ = [
 ]
 
 HOSTED = "openai_"
-"""The beginning of the names under which calls of hosted tools are shown, such as `openai_web_search`."""
+"""The prefix of the names under which calls of hosted tools are shown, such as `openai_web_search`."""
 
 HOSTED_RESULT_MAX_CHARACTERS = 10_000
-"""The longest shown result of a hosted tool. The response itself, which the model reads again, keeps everything."""
+"""The maximum length of a hosted tool's shown result. The response itself, which the model reads again, keeps
+everything."""
 
 HOSTED_ARGUMENTS_MAX_CHARACTERS = 20_000
-"""The longest shown arguments of a hosted tool, such as the code that it runs."""
+"""The maximum length of a hosted tool's shown arguments, such as the code that it runs."""
 
 PAYLOAD_TYPE_MAX_CHARACTERS = 64
 
@@ -99,7 +100,7 @@ class ResponseReader:
                 raise ModelBehaviorError(f"The model's response ended with {event.type}{_reason(event)}.")
 
     def end(self) -> Iterator[object]:
-        """Yield the pieces that only the whole response tells: unstreamed text, calls, structured output and usage.
+        """Yield the pieces that only the whole response contains: unstreamed text, calls, structured output and usage.
 
         Raises:
             ModelBehaviorError: the stream ended before the response was complete.
@@ -189,7 +190,8 @@ def input_items(response: ModelResponse) -> list[JsonObject]:
 
 
 def arguments_of(written: str) -> JsonObject:
-    """Return the arguments that a model wrote. A text that is no JSON object is shown as the argument `arguments`."""
+    """Return the arguments that a model wrote. A text that is not a JSON object is shown as the argument
+    `arguments`."""
     try:
         found = json.loads(written or "{}")
     except (ValueError, RecursionError):
@@ -204,7 +206,7 @@ def called_name(item: Any) -> str:  # Any: a function call of the API
 
 
 def hosted_results(response: ModelResponse) -> list[tuple[str, str, str, bool]]:
-    """Return (id, shown name, result, failed) of each call of a hosted tool, which has run at the model's provider."""
+    """Return (id, shown name, result, failed) of each call of a hosted tool, which ran at the model's provider."""
     found = []
     for item in response.output:
         if _is_hosted(item):

@@ -34,7 +34,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["MAX_TURNS", "serve", "settings_of"]
 
 MAX_TURNS = 10
-"""The most responses of models in one run, as the SDK's own `DEFAULT_MAX_TURNS`."""
+"""The maximum responses of models in one run, the same as the SDK's own `DEFAULT_MAX_TURNS`."""
 
 TEXT_MAX_CHARACTERS = 500
 """The longest text of the SDK's error that a run's error shows."""
@@ -59,11 +59,12 @@ def serve(
 ) -> ServedAgent:
     """Serve an agent, with all agents that it hands over to, under the profile `name` (default: the agent's name).
 
-    `policies` and `retry` are by the names of function tools. Without an entry a tool that has `needs_approval=True`
-    has the policy `ask`, each other tool `auto`; a function as `needs_approval` decides call by call. `retry` is `once`
-    by default. `tool_prefix` begins the names of the tools in the chat, if two agents have different tools of one name.
-    `context` makes the SDK's context object of a run, also after each crash and pause; it may be async. `tracing` lets
-    the SDK send traces to OpenAI, which it would do by itself; without it, it does not.
+    `policies` and `retry` map names of function tools to policies and retry classes. A tool without an entry has the
+    policy `ask` if it has `needs_approval=True`, else `auto`; a function as `needs_approval` decides call by call.
+    `retry` is `once` by default. The names of the tools in the chat begin with `tool_prefix`, for the case that two
+    agents have different tools of one name. `context` makes the SDK's context object of a run, again after each crash
+    and pause; it may be async. `tracing` lets the SDK send traces to OpenAI, which is its own default; without
+    `tracing`, the SDK sends none.
 
     Raises:
         TypeError: the name is invalid; a tool cannot be recorded; two different tools have one name; or `policies` or
@@ -81,7 +82,7 @@ def serve(
 
 @dataclasses.dataclass(frozen=True)
 class _Served:
-    """What a served agent needs in each of its runs."""
+    """The data that a served agent needs in each of its runs."""
 
     first: Agent[Any]
     agents: list[Agent[Any]]
@@ -92,7 +93,7 @@ class _Served:
     max_turns: int | None
 
     async def run(self, ctx: AgentContext) -> None:
-        """Run the agent. Raises ModelFailed: the run has failed, in a sentence for people."""
+        """Run the agent. Raises ModelFailed: the run has failed, with a sentence for people."""
         inputs, last = input_of(await ctx.seam.with_attachments(ctx.messages))
         begins = next((each for each in self.agents if each.name == last), self.first)
         messages = Messages(ctx.seam, home=self.first.name, speaker=begins.name, prefix=self.settings.prefix)

@@ -29,7 +29,8 @@ _FAILED = "_function_tool_default_failure_handled"
 
 
 _shared: dict[tuple[int, str, str, str], tuple[FunctionTool, AgentTool]] = {}
-"""The tools of the server, by the SDK's tool and its settings. The SDK's tool is held, so that its id stays its own."""
+"""The tools of the server, by the SDK's tool and its settings. The SDK's tool is kept alive, so that its id is not
+reused."""
 
 
 class ToolRaised(Exception):
@@ -37,7 +38,8 @@ class ToolRaised(Exception):
 
 
 class Settings:
-    """How the tools of an agent run in the chat. `policies` and `retry` are by the names of the tools in the SDK."""
+    """The settings with which the tools of an agent run in the chat. `policies` and `retry` have the names of the tools
+    in the SDK as keys."""
 
     def __init__(self, policies: Mapping[str, Policy], retry: Mapping[str, Retry], prefix: str) -> None:
         self.policies = policies
@@ -45,7 +47,7 @@ class Settings:
         self.prefix = prefix
 
     def agent_tool(self, tool: FunctionTool) -> AgentTool:
-        """Return the tool as it stands in the list of tools: the same object for agents that share the tool."""
+        """Return the tool for the server's list of tools: the same object for all agents that share the tool."""
         values = self._values(tool)
         key = (id(tool), values["name"], values["policy"], values["retry"])
         if key not in _shared:
@@ -75,8 +77,8 @@ class Settings:
 
 
 def recorded_tool(tool: FunctionTool, settings: Settings, seam: Seam, messages: Messages) -> FunctionTool:
-    """Return a tool that runs as a call of the chat. The SDK itself neither asks for approvals nor keeps the deadline,
-    which would also count the time that people need; it still runs the tool's guardrails."""
+    """Return a tool that runs as a call of the chat. The SDK itself neither asks for approvals nor applies the
+    deadline, which would also count the time that people need; it still runs the tool's guardrails."""
 
     async def invoke(context: SdkContext[Any], written: str) -> Any:
         async def carry_out(arguments: JsonObject, chat: ToolContext) -> CallReturn:
@@ -124,8 +126,8 @@ def recorded_tool(tool: FunctionTool, settings: Settings, seam: Seam, messages: 
 
 
 def value_of(tool: FunctionTool, output: Any) -> JsonObject:  # Any: what a tool of the SDK returns
-    """Return the output of a tool as JSON: its text, its images and files, or the JSON that it is. Other objects become
-    their text, which is what the SDK gives the model."""
+    """Return the output of a tool as JSON: its text, its images and files, or its own JSON. Other objects are converted
+    to text, as the SDK does for the model."""
     if isinstance(output, str):
         return {"text": mend(output)}
     parts = output if isinstance(output, list | tuple) else [output]
@@ -145,7 +147,7 @@ def _output_of(value: Any) -> Any:  # Any: what `value_of` returned, or the resu
     """Return what the SDK reads as the output of a tool.
 
     Raises:
-        ToolRaised: the tool raised an exception, and wants to end the run.
+        ToolRaised: the tool raised an exception that ends the run.
     """
     match value:
         case {"raised": str(text)}:

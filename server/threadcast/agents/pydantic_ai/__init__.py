@@ -6,8 +6,8 @@
     bank = Agent("openai:gpt-5", instructions="You help with accounts.", tools=[charge, balance])
     serve(bank, name="bank", policies={"charge": "ask"})
 
-The framework runs the agent inside a durable function: each response of a model is a message of the chat, and each
-call of a tool is a call under the chat's policies. Both are recorded, so that a run goes on after a crash or a pause.
+The framework runs the agent inside a durable function: each response of a model is a message of the chat, and each call
+of a tool is a call under the chat's policies. Both are recorded, so that a run continues after a crash or a pause.
 """
 
 try:

@@ -37,10 +37,10 @@ from threadcast_protocol.wire.messages import text_of
 __all__ = ["NOT_CARRIED_OUT", "OUTPUT_TAKEN", "history_of", "keep_of"]
 
 NOT_CARRIED_OUT = "The call was not carried out."
-"""What the model reads as the result of a call whose run ended before the call: model APIs demand a result."""
+"""The result that the model reads for a call whose run ended before the call: model APIs require a result."""
 
 OUTPUT_TAKEN = "Final result processed."
-"""What the model reads as the result of an output tool that ended a run: the framework's own sentence."""
+"""The result that the model reads for an output tool that ended a run: the framework's own sentence."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -53,8 +53,9 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def keep_of(messages: Sequence[ModelMessage], calls: list[str], outputs: list[str]) -> list[Keep]:
-    """Return the piece that keeps the messages, of which the last is the response. Too large results of tools are left
-    out first: clients see their text. If the response is still larger than a message may keep, nothing is kept."""
+    """Return the piece that keeps the messages, of which the last is the response. If results of tools are too large,
+    they are left out first: clients see their text. If the response is still larger than a message may keep, nothing is
+    kept."""
     responses = [each for each in messages if isinstance(each, ModelResponse)]
     for candidate in (messages, responses):
         data = msgspec.json.encode(Kept(encoded(candidate), calls, outputs))
@@ -66,8 +67,8 @@ def keep_of(messages: Sequence[ModelMessage], calls: list[str], outputs: list[st
 def history_of(
     messages: Sequence[RoundMessage], prefix: str = ""
 ) -> tuple[list[UserContent] | str | None, list[ModelMessage]]:
-    """Return the prompt of a run, which is the last message if a person wrote it, and the messages before it. `prefix`
-    begins the names of tools in the chat."""
+    """Return the prompt of a run, which is the last message if a person wrote it, and the messages before it. The names
+    of tools in the chat begin with `prefix`."""
     found: list[ModelMessage] = []
     own_ids: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -97,7 +98,8 @@ def history_of(
         for each in of_framework:
             if isinstance(each, ModelResponse):
                 names.update((call.tool_call_id, call.tool_name) for call in each.tool_calls)
-        if of_framework and _is_system(of_framework[0]):  # it was ahead of the first prompt, which the chat has
+        # the message was ahead of the first prompt, which the chat has
+        if of_framework and _is_system(of_framework[0]):
             found.insert(0, of_framework.pop(0))
         found.extend(of_framework)
     if results:

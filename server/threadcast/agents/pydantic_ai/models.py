@@ -30,8 +30,8 @@ __all__ = ["Messages", "RecordedModel"]
 
 class Messages:
     """The messages of one run. `calls` has the shown calls by the ids that the framework gave them. `history` are the
-    framework's own messages, of which the last is the request that the model is asked with. `prefix` begins the names
-    of tools in the chat."""
+    framework's own messages, of which the last is the request to the model. The names of tools in the chat begin with
+    `prefix`."""
 
     def __init__(self, seam: Seam, prefix: str) -> None:
         self.calls: dict[str, ShownCall] = {}
@@ -46,13 +46,13 @@ class Messages:
         self._output: _ShownOutput | None = None
 
     async def respond(self, model: Model, asked: tuple[Any, Any, ModelRequestParameters]) -> ModelResponse:
-        """Ask the model and write its response as the next message, or return the recorded response. `asked` are the
+        """Call the model and write its response as the next message, or return the recorded response. `asked` are the
         arguments of `Model.request`.
 
         Raises:
-            Exception: what the model raised; StepFailed in a replay.
+            Exception: the model's own exception; StepFailed in a replay.
         """
-        if self._has_failed:  # the framework tries again after an error: a replay must do so, too
+        if self._has_failed:  # the framework retries after an error, so a replay must do so, too
             await self._seam.put(f"retried-{self._number}", True)
             self._has_failed = False
         else:
@@ -98,13 +98,13 @@ class Messages:
         return await self._finished(shown, {each.name for each in asked[2].output_tools})
 
     def began(self, call_id: str) -> ShownCall | None:
-        """Return the shown call that the framework carries out now; None if no model has made it."""
+        """Return the shown call that the framework carries out now; None if no model has made the call."""
         self._open.discard(call_id)
         return self.calls.get(call_id)
 
     async def report(self, messages: Sequence[ModelMessage]) -> None:
-        """Show the results of calls that the framework has answered by itself, without their tools: unknown tools,
-        arguments that do not fit, calls beside a final output."""
+        """Show the results of calls that the framework has answered itself, without their tools: unknown tools, invalid
+        arguments, calls beside a final output."""
         for message in reversed(messages):
             if isinstance(message, ModelResponse):
                 break
@@ -117,8 +117,8 @@ class Messages:
                         await self._seam.report(call.id, ToolResult(content=mend_text(text), failed=is_failed))
 
     async def _take_requests(self) -> None:
-        """Take the requests since the last response: they are kept with the next message. The prompt of the run is not,
-        because the chat has it."""
+        """Take the requests since the last response, which are kept with the next message. The prompt of the run is
+        left out, because the chat has it."""
         await self.report(self.history)
         await self._remove_refused()
         requests: list[ModelMessage] = []
@@ -134,8 +134,8 @@ class Messages:
         self._unkept.extend(requests)
 
     async def _remove_refused(self) -> None:
-        """Remove the last message if it is only a structured output which the framework has refused. What the message
-        kept is kept with the next one."""
+        """Remove the last message if it is only a structured output that the framework has refused. The state that the
+        message kept is kept with the next one."""
         output, self._output = self._output, None
         if output is None or not _is_refused(self.history, output.call_ids):
             return
@@ -143,7 +143,7 @@ class Messages:
         self._unkept = output.kept
 
     async def _finished(self, shown: ShownMessage, outputs: set[str]) -> ModelResponse:
-        """Remember the calls of a finished message, and report what tools of the model's provider have done. `outputs`
+        """Remember the calls of a finished message, and report the results of tools of the model's provider. `outputs`
         are the names of output tools."""
         [response] = decoded(shown.value)
         if not isinstance(response, ModelResponse):
@@ -197,7 +197,7 @@ class RecordedModel(WrapperModel):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Yield the events of a whole response: an event handler of the agent asks for a stream."""
+        """Yield the events of a whole response, because an event handler of the agent requests a stream."""
         response = await self.request(messages, model_settings, model_request_parameters)
         yield CompletedStreamedResponse(response, model_request_parameters=model_request_parameters, replay_events=True)
 
@@ -213,5 +213,5 @@ def _is_refused(history: Sequence[ModelMessage], call_ids: set[str]) -> bool:
 
 
 def _can_stream(model: Model) -> bool:
-    """Return whether a model can stream: a function need not."""
+    """Return whether a model can stream: a function need not be able to."""
     return not isinstance(model, FunctionModel) or model.stream_function is not None

@@ -30,17 +30,17 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["NATIVE", "ResponseReader", "arguments_of", "decoded", "encoded", "native_results"]
 
 NATIVE = "native_"
-"""The beginning of the names under which calls of a provider's own tools are shown, such as `native_web_search`."""
+"""The prefix of the names under which calls of a provider's own tools are shown, such as `native_web_search`."""
 
 NATIVE_MAX_CHARACTERS = 10_000
-"""The longest shown arguments and result of a provider's tool. The kept response has everything."""
+"""The maximum length of the shown arguments and result of a provider's tool. The kept response is complete."""
 
 PAYLOAD_TYPE_MAX_CHARACTERS = 64
 
 
 class ResponseReader:
-    """Reads one response, which was asked for with `asked`. The names of calls begin with `prefix` in the chat.
-    `call_ids` are the framework's ids of the shown calls, and `hidden_ids` those of the calls of output tools."""
+    """Reads one response to a request made with `asked`. The names of calls begin with `prefix` in the chat. `call_ids`
+    are the framework's ids of the shown calls, and `hidden_ids` those of the calls of output tools."""
 
     def __init__(self, asked: ModelRequestParameters, prefix: str) -> None:
         self.call_ids: list[str] = []
@@ -66,7 +66,7 @@ class ResponseReader:
         return None
 
     def _begun(self, part: object) -> object | None:
-        """Return the first piece of a part. Parts of one kind are divided by an empty line."""
+        """Return the first piece of a part. An empty line separates parts of one kind."""
         match part:
             case TextPart(content=text):
                 text = f"\n\n{text}" if self._has_text else text
@@ -86,7 +86,7 @@ class ResponseReader:
                 yield piece
 
     def end(self, response: ModelResponse) -> Iterator[object]:
-        """Yield the pieces that only the whole response tells: calls, structured output and usage."""
+        """Yield the pieces that only the whole response contains: calls, structured output and usage."""
         for part in response.parts:
             if isinstance(part, ToolCallPart) and part.tool_name in self._outputs:
                 self.hidden_ids.append(part.tool_call_id)
@@ -118,7 +118,8 @@ class ResponseReader:
 
 
 def arguments_of(written: str | Mapping[str, Any] | None) -> JsonObject:
-    """Return the arguments that a model wrote. A text that is no JSON object is shown as the argument `arguments`."""
+    """Return the arguments that a model wrote. A text that is not a JSON object is shown as the argument
+    `arguments`."""
     if isinstance(written, Mapping):
         return dict(written)
     found = _object_in(written or "{}")

@@ -47,11 +47,11 @@ def serve(
 ) -> ServedAgent:
     """Serve an agent under the profile `name` (default: the agent's name).
 
-    `policies` and `retry` are by the names of the agent's tools. Without an entry a tool with `requires_approval` has
-    the policy `ask`, an external tool `client`, each other tool `auto`. `retry` is `once` by default. `tool_prefix`
-    begins the names of the tools in the chat, if two agents have different tools of one name. `deps` makes the
-    dependencies of a run, also after each crash and pause; it may be async. `usage_limits` are those of each run (by
-    default the framework's: 50 requests).
+    `policies` and `retry` map names of the agent's tools to policies and retry classes. A tool without an entry has the
+    policy `ask` if it has `requires_approval`, `client` if it is external, else `auto`. `retry` is `once` by default.
+    The names of the tools in the chat begin with `tool_prefix`, for the case that two agents have different tools of
+    one name. `deps` makes the dependencies of a run, again after each crash and pause; it may be async. `usage_limits`
+    are those of each run (by default the framework's: 50 requests).
 
     Raises:
         TypeError: the name is missing or invalid, or `policies` or `retry` names no tool.
@@ -64,7 +64,7 @@ def serve(
 
 @dataclass(frozen=True)
 class _Served:
-    """What a served agent needs in each of its runs. `known` are the names of its tools in the chat."""
+    """The data that a served agent needs in each of its runs. `known` are the names of its tools in the chat."""
 
     agent: Agent[Any, Any] | WrapperAgent[Any, Any]
     settings: Settings
@@ -73,7 +73,7 @@ class _Served:
     usage_limits: UsageLimits | None
 
     async def run(self, ctx: AgentContext) -> None:
-        """Run the agent. Raises ModelFailed: the run has failed, in a sentence for people."""
+        """Run the agent. Raises ModelFailed: the run has failed, with a sentence for people."""
         prompt, history = history_of(await ctx.seam.with_attachments(ctx.messages), self.settings.prefix)
         deps = self.deps(ctx) if self.deps is not None else None
         deps = await deps if inspect.isawaitable(deps) else deps

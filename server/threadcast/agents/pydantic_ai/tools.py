@@ -36,16 +36,16 @@ _RETURNS: TypeAdapter[list[ToolReturn[Any]]] = TypeAdapter(
 
 _shared: dict[tuple[int, str, str, str], tuple[object, AgentTool]] = {}
 """The tools of the server, by the framework's tool and its settings, so that agents may share a tool. The framework's
-tool is held, so that its id stays its own."""
+tool is kept alive, so that its id is not reused."""
 
 
 class ToolRaised(Exception):
-    """A tool raised an exception that is no answer for the model: it ends the run."""
+    """A tool raised an exception that is not an answer for the model, so it ends the run."""
 
 
 class Settings:
-    """How the tools of an agent run in the chat. `policies` and `retry` are by the names of the tools in the
-    framework, and `prefix` begins their names in the chat."""
+    """The settings with which the tools of an agent run in the chat. `policies` and `retry` have the names of the tools
+    in the framework as keys, and their names in the chat begin with `prefix`."""
 
     def __init__(self, policies: Mapping[str, Policy], retry: Mapping[str, Retry], prefix: str) -> None:
         self.policies = policies
@@ -53,7 +53,7 @@ class Settings:
         self.prefix = prefix
 
     def values(self, definition: ToolDefinition) -> dict[str, Any]:
-        """Return the values of a tool as the chat knows it."""
+        """Return the values of a tool for the chat."""
         name = definition.name
         default: Policy = {"unapproved": "ask", "external": "client"}.get(definition.kind, "auto")  # type: ignore[assignment]  # the values are policies
         return {
@@ -66,16 +66,16 @@ class Settings:
         }
 
     def is_approved(self, definition: ToolDefinition) -> bool:
-        """Return whether the chat asks for approval before it runs the tool, if anybody has to."""
+        """Return whether the chat asks for approval before it runs the tool, if approval is needed."""
         return definition.name in self.policies or definition.kind == "unapproved"
 
 
 def agent_tools(toolsets: Iterable[AbstractToolset[Any]], settings: Settings) -> list[AgentTool]:
-    """Return the tools that are known when the server starts: functions and external tools. Other toolsets, such as
-    MCP servers, tell their tools when a run begins.
+    """Return the tools that are known when the server starts: functions and external tools. Other toolsets, such as MCP
+    servers, report their tools only when a run begins.
 
     Raises:
-        TypeError: `policies` or `retry` names no tool, and every toolset is known.
+        TypeError: `policies` or `retry` names no tool, although every toolset is known.
     """
     found: dict[str, AgentTool] = {}
     names: set[str] = set()
@@ -135,7 +135,7 @@ class RecordedToolset(WrapperToolset[Any]):
     ) -> Any:  # Any: what the tool returns
         original = self.originals.get(name, tool)
         call = None if original.tool_def.tool_kind else self.messages.began(ctx.tool_call_id or "")
-        if call is None:  # a tool of the framework itself, or another tool made the call
+        if call is None:  # a tool of the framework itself, or a call made by another tool
             if original.tool_def.tool_kind is None and self.settings.values(original.tool_def)["policy"] != "auto":
                 raise Failed(f"{name} needs an approval, so only the model may call it.")
             return await self.wrapped.call_tool(name, tool_args, ctx, original)
@@ -176,10 +176,9 @@ class RecordedToolset(WrapperToolset[Any]):
         return await self._value_of(name, shown.id, found)
 
     async def _value_of(self, name: str, call_id: str, found: Any) -> Any:  # Any: the recorded value of the call
-        """Return what the tool has returned.
+        """Return the tool's value.
 
-        Raises:
-            ModelRetry, pydantic_ai.exceptions.ToolFailed: as the tool did.
+        Raises: ModelRetry, pydantic_ai.exceptions.ToolFailed: the tool raised it.
             ToolRaised: the tool raised another exception, which ends the run.
         """
         match found:
@@ -201,7 +200,7 @@ class RecordedToolset(WrapperToolset[Any]):
 
 
 def _validated(tool: ToolsetTool[Any], arguments: JsonObject, ctx: RunContext[Any]) -> dict[str, Any]:
-    """Return the arguments that a person has edited. Raises ToolFailed: they do not fit the tool."""
+    """Return the arguments that a person has edited. Raises ToolFailed: the arguments do not fit the tool."""
     try:
         return dict(tool.args_validator.validate_python(arguments, context=ctx.validation_context))
     except ValidationError as wrong:
@@ -214,7 +213,7 @@ def _failed(kind: str, text: str) -> CallReturn:
 
 
 def _encoded(value: Any) -> JsonObject:  # Any: what a tool returns
-    """Return a tool's value as JSON. An object that is no JSON becomes its text."""
+    """Return a tool's value as JSON. An object that is not JSON is converted to text."""
     is_whole = isinstance(value, ToolReturn)
     try:
         [kept] = _RETURNS.dump_python([value if is_whole else ToolReturn(value)], mode="json")

@@ -1,6 +1,7 @@
 """The body of an AG-UI request, `RunAgentInput` (ag-ui.com/spec/1.0, and PyPI `ag-ui-protocol` 1.0), and its content.
 
-Unknown fields are skipped. A body has all messages that the client knows; those that the chat has are skipped.
+Unknown fields are skipped. A body contains all messages that the client knows; those that the chat already has are
+skipped.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -31,19 +32,20 @@ Content: TypeAlias = str | list[JsonObject]
 ForeignId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=FOREIGN_ID_MAX_CHARACTERS)]
 
 RESUMES_MAX = 100
-"""Answers of one request: as many as one command may decide (PROTOCOL §18)."""
+"""The maximum answers in one request: as many as one command may decide (PROTOCOL §18)."""
 
 CONTEXTS_MAX = 100
-"""Entries of `context` in one request. With the state they have at most 65,536 bytes (PROTOCOL §18)."""
+"""The maximum entries of `context` in one request. Together with the state they have at most 65,536 bytes (PROTOCOL
+§18)."""
 
 MESSAGES_MAX_COUNT = 10_000
-"""Messages of one request: as many as `restore_messages` takes (PROTOCOL §18)."""
+"""The maximum messages in one request: as many as `restore_messages` takes (PROTOCOL §18)."""
 
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 
 
 class Source(msgspec.Struct, frozen=True, rename="camel"):
-    """Where the bytes of a part come from: `value` is base64 for data, or an address."""
+    """The source of a part's bytes: `value` is base64 for data, or an address."""
 
     type: str
     value: str
@@ -75,7 +77,7 @@ class SentCall(msgspec.Struct, frozen=True):
 
 
 class SentMessage(msgspec.Struct, frozen=True, rename="camel"):
-    """A message as the client has it. `content` is read when it is needed: it is another type for each role."""
+    """A message in the client's form. `content` is read when it is needed, because its type depends on the role."""
 
     id: ForeignId
     role: str
@@ -138,8 +140,8 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def untrusted_context(self) -> JsonObject:
-        """What the client tells about itself, for the context of the run: prompts and tools read it under these keys,
-        and nothing else does."""
+        """The client's information about itself, for the context of the run: prompts and tools read it under these
+        keys, and no other code does."""
         told: JsonObject = {}
         if not isinstance(self.state, UnsetType) and self.state not in (None, {}):
             told["ag_ui_state"] = self.state
@@ -154,7 +156,7 @@ _runs: msgspec.json.Decoder[RunInput] = msgspec.json.Decoder(RunInput)
 
 
 def read_run(body: bytes) -> RunInput:
-    """Decode a body. Raises BadRequest with the place of what is wrong."""
+    """Decode a body. Raises BadRequest with the path of the wrong value."""
     return decode_body(_runs, body)
 
 
@@ -162,7 +164,7 @@ def content_of(message: SentMessage, path: str) -> Content:
     """Return the content of a user's message for a command: its text, or its parts in their order.
 
     Raises:
-        BadRequest: the content is neither, or a part names an address that this server would have to fetch.
+        BadRequest: the content has another form, or a part names an address that this server would have to fetch.
     """
     if isinstance(message.content, str):
         return message.content

@@ -1,8 +1,8 @@
 """The state that AG-UI clients share with an agent. Pure.
 
 A client's state comes with a message and is kept in that message's context, as `ag_ui_state`, apart from everything
-that the server trusts. A tool changes it by a payload of the type `ag_ui_state`, whose data is the new state; a remote
-agent behind AG-UI by its own events of state.
+that the server trusts. A tool changes the state by a payload of the type `ag_ui_state`, whose data is the new state; a
+remote agent behind AG-UI changes it by its own state events.
 """
 
 from typing import Any
@@ -20,13 +20,14 @@ STATE_TYPE = "ag_ui_state"
 
 
 class ClientState:
-    """The state as the client of one stream has it."""
+    """The state that the client of one stream has."""
 
     def __init__(self) -> None:
         self._shown: Any = UNSET  # Any: JSON, or UNSET before the first snapshot
 
     def show(self, state: Any) -> list[OutFrame]:  # Any: JSON
-        """Return the event that gives the client this state: a snapshot first, later the change. [] if it has it."""
+        """Return the event that gives the client this state: first a snapshot, later the change. Returns [] if the
+        client has the state already."""
         before, self._shown = self._shown, state
         if before is UNSET or not isinstance(before, dict) or not isinstance(state, dict):
             return [] if before is not UNSET and before == state else [event("STATE_SNAPSHOT", snapshot=state)]
@@ -51,7 +52,8 @@ def _pointer(key: str) -> str:
 
 
 def newest_state(state: ChatState) -> Any:  # Any: JSON, or UNSET
-    """Return the newest state in a chat: of a tool's payload, or of a message of the user. UNSET if there is none."""
+    """Return the newest state in a chat: from a tool's payload, or from a message of the user. Returns UNSET if there
+    is none."""
     indexes = {key: index for index, key in enumerate(state.path)}
     found: Any = UNSET  # Any: JSON
     found_at = -1

@@ -1,6 +1,6 @@
-"""The messages of a chat as AG-UI clients keep them, and the messages of a client as a new chat keeps them. Pure.
+"""Translates the messages of a chat for AG-UI clients, and the messages of a client for a new chat. Pure.
 
-An answer's reasoning is a message of its own before the answer. Messages without anything to show are left out.
+An answer's reasoning is a separate message before the answer. Messages without visible content are left out.
 """
 
 import base64
@@ -37,7 +37,7 @@ _SOUND_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
 def path_of(state: ChatState) -> list[Message]:
-    """Return the messages of the active path, with the texts so far of the answer that a model is writing."""
+    """Return the messages of the active path, including the present text of the answer that a model is writing."""
     draft = state.draft
     return [
         drafted_message(draft) if draft is not None and draft.message.message_id == key else state.nodes[key]
@@ -68,7 +68,7 @@ class History:
         return [shown for message in path for shown in self.translated(message)]
 
     def translated(self, message: Message) -> list[JsonObject]:
-        """Return the messages that show one of ours: none, one, or an answer after its reasoning."""
+        """Return the client's messages for one message of ours: none, one, or an answer after its reasoning."""
         if message.hidden:
             return []
         shown_id = self._ids.shown_id(message)
@@ -132,7 +132,7 @@ class History:
 
 
 def given_message(message: SentMessage) -> JsonObject:
-    """Return a message as the client sent it, for a snapshot before the chat has it."""
+    """Return a message as the client sent it, for a snapshot before the chat contains it."""
     told: JsonObject = {"id": message.id, "role": message.role, "content": message.content}
     if message.role == "tool":
         told["toolCallId"] = message.tool_call_id
@@ -142,11 +142,11 @@ def given_message(message: SentMessage) -> JsonObject:
 
 
 def snapshots(before: Sequence[str], shown: Sequence[JsonObject]) -> list[list[JsonObject]]:
-    """Return the snapshots that give a client with the messages `before` exactly those that are `shown`.
+    """Return the snapshots after which a client that has the messages `before` has exactly the messages `shown`.
 
-    One is enough if the known messages come first. `@ag-ui/client` 1.0 keeps the places of the messages that it knows
-    and appends the others, so that otherwise a snapshot of the equal beginning comes first. The client also keeps its
-    reasoning if a snapshot has none, hence the empty one.
+    One is enough if the known messages come first. Otherwise a snapshot of the equal beginning comes first, because
+    `@ag-ui/client` 1.0 keeps the positions of known messages and appends the others. The client also keeps its
+    reasoning if a snapshot has none; this is the reason for the empty reasoning message.
     """
     ids = [message["id"] for message in shown]
     known = set(ids)
@@ -162,8 +162,8 @@ def snapshots(before: Sequence[str], shown: Sequence[JsonObject]) -> list[list[J
 
 
 def is_in_step(sent: Sequence[SentMessage], path: Sequence[JsonObject]) -> bool:
-    """Return whether the client's messages are those of the path, so that it needs no snapshot. Contents of the user's
-    messages are not compared, since a stored file has another address than a sent one. Reasoning, activities and
+    """Return whether the client's messages are those of the path, so that the client needs no snapshot. Contents of the
+    user's messages are not compared, since a stored file has another address than a sent one. Reasoning, activities and
     instructions are not compared either: clients need not send them."""
     return [_mark_of_sent(each) for each in sent if each.role in ("user", "assistant", "tool")] == [
         _mark_of_shown(each) for each in path if each["role"] in ("user", "assistant", "tool")

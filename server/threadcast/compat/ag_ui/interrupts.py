@@ -1,4 +1,5 @@
-"""What a run waits for, as AG-UI's interrupts, and the answers to interrupts as decisions (PROTOCOL §11). Pure."""
+"""Translates the reasons of a pause into AG-UI's interrupts, and answers to interrupts into decisions (PROTOCOL §11).
+Pure."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -39,13 +40,13 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
 
 
 def interrupt_id(reason: PauseReason) -> str:
-    """Return the id of an interrupt. It contains the hash of what is shown, so that an answer to an older question is
-    recognised."""
+    """Return the id of an interrupt. It contains the hash of the shown arguments, so that an answer to an older
+    question is recognised."""
     return f"{reason.tool_call_id}.{reason.input_hash}" if reason.input_hash else reason.tool_call_id
 
 
 def interrupt_of(reason: PauseReason) -> JsonObject:
-    """Return a reason of a pause as an interrupt."""
+    """Return the interrupt for a reason of a pause."""
     told: JsonObject = {"type": reason.type, "toolName": reason.tool_name}
     if reason.rule:
         told["rule"] = reason.rule

@@ -1,10 +1,10 @@
-"""The ids of messages that AG-UI clients choose, and the ids that they are shown. Pure.
+"""The ids of messages that AG-UI clients choose, and the ids that clients see. Pure.
 
 Clients resend their whole history, so an id of theirs must lead to the same message of ours each time. The command that
 adds a message of the user has a request id made from the client's id, and the message keeps it
 (`Message.client_request_id`): `agui-ID` if the id fits our pattern, `agux-BASE64` if it is short, else `aguh-HASH`. A
-message of a restored history keeps the client's id, or gets `agm-HASH`. A hash is not turned back: the client that
-knows the id sends it with each request, and `SentIds` has it from there. Other clients see our own id.
+message of a restored history keeps the client's id, or gets `agm-HASH`. A hash cannot be reversed: the client that
+knows the id sends it with each request, and `SentIds` takes it from there. Other clients see our own id.
 """
 
 import base64
@@ -19,10 +19,12 @@ from threadcast_protocol.wire.messages import Message
 __all__ = ["IDS_KEY", "SentIds", "request_id_of", "restored_id_of"]
 
 IDS_KEY = "ag_ui_ids"
-"""The key in a message's context for the ids of all messages of the client that it holds, if they are several."""
+"""The key in a message's context under which the ids of several client messages are kept, if the message contains
+several."""
 
 _ENCODED_MAX_BYTES = 80
-"""The longest id that is kept in base64: with its prefix it fits the 128 characters of a request id (PROTOCOL §1)."""
+"""The maximum length of an id that is kept in base64: with its prefix it fits the 128 characters of a request id
+(PROTOCOL §1)."""
 
 _PLAIN_MAX_CHARACTERS = 120
 
@@ -47,7 +49,7 @@ def _hash(foreign_id: str) -> str:
 
 
 class SentIds:
-    """The ids in one request: tells which messages of ours the client knows, and by which ids."""
+    """The ids in one request: finds the messages of ours that the client knows, and their ids."""
 
     def __init__(self, messages: Iterable[SentMessage] = ()) -> None:
         self._by_request: dict[str, str] = {}
@@ -72,12 +74,12 @@ class SentIds:
         return self._by_request.get(request_id) or _plain_id(request_id) or message.message_id
 
     def has_result_of(self, call_id: str) -> bool:
-        """Return whether the client sent a result of this call, so that it shows one already."""
+        """Return whether the client sent a result of this call, so that it already shows one."""
         return call_id in self._by_call
 
 
 def _plain_id(request_id: str) -> str | None:
-    """Return the client's id in a request id; None if it has none that can be read."""
+    """Return the client's id in a request id; None if it contains no readable id."""
     prefix, _, word = request_id.partition("-")
     if prefix == "agui":
         return word or None

@@ -1,7 +1,7 @@
 """The events of one answer while a model writes it: text, reasoning and the arguments of its calls. Pure.
 
-Text and calls stay open until the answer is complete, because AG-UI forbids a second start of one id in a run. What was
-shown is kept, so that a snapshot in mid-answer contains it.
+Text and calls stay open until the answer is complete, because AG-UI forbids a second start of one id in a run. The
+shown parts are kept, so that a snapshot in the middle of the answer contains them.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def event(kind: str, **fields: object) -> OutFrame:
 
 
 class OpenAnswer:
-    """The answer `message_id`, of which `text` and `reasoning` are known to the client already."""
+    """The answer `message_id`; its `text` and `reasoning` are already known to the client."""
 
     def __init__(self, message_id: str, text: str = "", reasoning: str = "") -> None:
         self.message_id = message_id
@@ -32,11 +32,11 @@ class OpenAnswer:
 
     @property
     def has_shown(self) -> bool:
-        """Whether the client has seen anything of the answer."""
+        """Whether the client has received any part of the answer."""
         return bool(self._calls) or any(self._texts) or any(self._reasonings)
 
     def so_far(self) -> Message:
-        """Return the answer as far as it was shown."""
+        """Return the part of the answer that was shown."""
         calls = [
             ToolCall(id=key, index=index, function=FunctionCall(name, arguments))
             for index, (key, (name, arguments)) in enumerate(self._calls.items())
@@ -96,8 +96,8 @@ class OpenAnswer:
         return frames
 
     def finish(self, message: Message) -> tuple[list[OutFrame], bool]:
-        """Return the events that complete the answer as `message` has it, and whether the client now has exactly that.
-        If not, the client needs a snapshot."""
+        """Return the events that complete the answer with the final form `message`, and whether the client now has
+        exactly that form. If not, the client needs a snapshot."""
         shown, final = "".join(self._texts), text_of(message.content)
         thought, thoughts = "".join(self._reasonings), message.reasoning_content or ""
         frames: list[OutFrame] = []

@@ -31,7 +31,7 @@ _AGENTS = "agents/"
 
 
 def _error(failure: Failure, status: int) -> JsonObject:
-    """Return the body of an error: the protocol's own event, with the place of what is wrong."""
+    """Return the body of an error: the protocol's own event, with the path of the wrong value."""
     told: JsonObject = {"type": "RUN_ERROR", "message": failure.detail, "code": failure.code}
     return told if failure.path is None else {**told, "path": failure.path}
 
@@ -82,7 +82,7 @@ async def _answer(request: Request, mode: str) -> Response:
     if await edge.is_hidden(chat_id, principal):
         if wish_of(asked, None, params).begins:
             raise IdTaken
-        chat_id = f"{chat_id}."  # a chat that cannot exist: the caller learns nothing about the other one
+        chat_id = f"{chat_id}."  # a chat that cannot exist: the caller learns nothing about the other chat
     elif await edge.own_or_new(chat_id, principal) is not None:
         state, _ = await load_folded(edge.store, chat_id, with_facts=False)
     wish = wish_of(asked, state, params)
@@ -140,7 +140,7 @@ async def _params_of(edge: Edge, name: str) -> tuple[JsonObject, str]:
 
 
 def _path_in_body(path: str, command: Command, wish: Wish) -> str | None:
-    """Return the place in the client's body for a place in a command; None if there is none."""
+    """Return the path in the client's body for a path in a command; None if there is none."""
     if isinstance(command, RestoreMessages):
         return "/messages"
     if isinstance(command, UserMessage):

@@ -1,4 +1,5 @@
-"""Finds the events that an AG-UI request is about: of an open run, of its own new message, or of both in turn."""
+"""Finds the events that belong to an AG-UI request: those of an open run, of the request's new message, or of both in
+turn."""
 
 from collections.abc import Collection
 
@@ -19,10 +20,11 @@ _CHANGES_PATH = (MessageAdded, MessageRemoved, MessagesTruncated, MessageUpdated
 
 
 class TurnSlice(RunSlice):
-    """The run of the message `request_id`, if the request has one. With `open_run_id`, first the rest of that run.
+    """The run of the message `request_id`, if the request has one. With `open_run_id`, the rest of that run comes
+    first.
 
-    Before the own run begins, only changes of the path pass, so that a snapshot can be complete. The answers to the
-    commands `awaited` pass always.
+    Before the message's own run begins, only changes of the path are passed on, so that a snapshot can be complete. The
+    answers to the commands `awaited` are always passed on.
     """
 
     def __init__(self, request_id: str = "", open_run_id: str | None = None, awaited: Collection[str] = ()) -> None:
@@ -31,12 +33,12 @@ class TurnSlice(RunSlice):
         self._follows = bool(request_id) and open_run_id is not None
 
     def join(self, run_id: str | None) -> None:
-        """Take the events of this open run, because the own message is in the chat already."""
+        """Take the events of this open run, because the message is already in the chat."""
         self.run_id = run_id
         self._follows = False
 
     def release(self) -> None:
-        """Wait for the own message at once, because the open run has ended before the chat was joined."""
+        """Wait for the message at once, because the open run ended before the chat was joined."""
         self.join(None)
 
     def take(self, event: Event) -> bool:

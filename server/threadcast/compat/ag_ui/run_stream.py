@@ -1,7 +1,8 @@
-"""The events of AG-UI 1.0 for one request: a run of theirs, from `RUN_STARTED` to `RUN_FINISHED` or `RUN_ERROR`.
+"""The events of AG-UI 1.0 for one request: an AG-UI run, from `RUN_STARTED` to `RUN_FINISHED` or `RUN_ERROR`.
 
-A run of ours may take several of theirs: a pause ends theirs with an interrupt, and a call of the client's own tool
-ends it with success. The stream keeps the path of the chat, so that `MESSAGES_SNAPSHOT` can take back retracted text.
+One run of the chat may take several AG-UI runs: a pause ends the AG-UI run with an interrupt, and a call of the
+client's own tool ends it with success. The stream keeps the path of the chat, so that `MESSAGES_SNAPSHOT` can remove
+retracted text.
 """
 
 from collections.abc import Collection, Sequence
@@ -79,7 +80,7 @@ class RunStream(Projection):
         self._history = History(chat_id, self._ids, public_url)
         self._own_tools = {tool.name for tool in asked.tools or ()}
         self._given = {message.tool_call_id or message.id: message for message in given}
-        self._order = dict.fromkeys(message.id for message in asked.messages)  # as the client has its messages
+        self._order = dict.fromkeys(message.id for message in asked.messages)  # in the client's form
         self._path: list[Message] = []
         self._open: OpenAnswer | None = None
         self._client_state = ClientState()
@@ -91,7 +92,7 @@ class RunStream(Projection):
         self._usage: dict[str, Usage | None] = {}
 
     def body(self) -> JsonObject:
-        """Return nothing: this format has no answer without a stream."""
+        """Return '': this format has no answer without a stream."""
         return {}
 
     # -- joining
@@ -101,7 +102,7 @@ class RunStream(Projection):
         frames = [self._started()]
         is_known = any(each.client_request_id == self._request_id for each in self._path if self._request_id)
         if self._request_id and not self._shows_all and not is_known:
-            return frames  # the stream goes on when the own message is in the chat
+            return frames  # the stream continues when the request's own message is in the chat
         open_run = None if state.is_at_rest else state.runtime.run_id
         if is_known or not self._request_id:
             self._run.join(open_run)
@@ -144,7 +145,7 @@ class RunStream(Projection):
         return [event("MESSAGES_SNAPSHOT", messages=each) for each in snapshots(list(before), shown)]
 
     def _note(self, message: Message) -> None:
-        """Remember that the client has this message, after those that it had."""
+        """Remember that the client has this message, after its earlier ones."""
         for shown in self._history.translated(message):
             self._order.setdefault(shown["id"])
 
@@ -158,7 +159,7 @@ class RunStream(Projection):
         return self._rest()
 
     def _rest(self) -> list[OutFrame]:
-        """Return the last events if the run now waits for this client, and for nothing else."""
+        """Return the last events if the run now waits for this client and for nothing else."""
         if self._awaited or self.is_done:
             return []
         if self._reasons:
@@ -175,7 +176,7 @@ class RunStream(Projection):
         if self._asked.is_1_0:
             told |= {"outcome": outcome, **self._usage_field()}
         elif outcome["type"] == "interrupt":
-            told["outcome"] = outcome  # clients before 1.0 know this outcome, and no other but success
+            told["outcome"] = outcome  # clients before 1.0 know this outcome, and no other except success
         return [*self._closed(), event("RUN_FINISHED", **told)]
 
     def _last(self, outcome: str) -> list[OutFrame]:
@@ -188,7 +189,7 @@ class RunStream(Projection):
         return [*self._closed(), event("RUN_ERROR", **told)]
 
     def _usage_field(self) -> JsonObject:
-        """Return the tokens of the answers in this stream, by model. Our prompt tokens contain those of caches."""
+        """Return the tokens of the answers in this stream, by model. Our prompt tokens include those of caches."""
         found: list[JsonObject] = []
         for model, usage in self._usage.items():
             if usage is not None:
@@ -235,7 +236,7 @@ class RunStream(Projection):
                 return self._extra(event)
 
     def _before_run(self, event: Event) -> list[OutFrame]:
-        """Take a change of the path before the own message. Its arrival begins the run."""
+        """Take a change of the path before the request's own message. The arrival of that message begins the run."""
         match event:
             case MessageAdded(message=message):
                 self._put(message, event.index)
@@ -266,7 +267,7 @@ class RunStream(Projection):
 
     def _answer_started(self, event: StreamStarted) -> list[OutFrame]:
         if self._open is not None and self._open.message_id == event.message_id:
-            return []  # another process goes on with the answer that is shown
+            return []  # another process continues the shown answer
         frames = self._closed()
         text = reasoning = ""
         if event.append:

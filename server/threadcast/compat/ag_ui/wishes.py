@@ -1,7 +1,7 @@
-"""Chooses the commands for one AG-UI request by the present state of its chat. Pure.
+"""Chooses the commands for one AG-UI request, depending on the present state of its chat. Pure.
 
-Clients resend all messages that they know. New are the messages of the user whose ids the chat does not have; they
-become one message of ours. Results and answers count if the chat still waits for them.
+Clients resend all messages that they know. Messages of the user whose ids the chat does not have are new; together they
+become one message of the chat. Results and answers have an effect only if the chat still waits for them.
 """
 
 import secrets
@@ -22,9 +22,9 @@ __all__ = ["Wish", "wish_of"]
 
 
 class Wish(NamedTuple):
-    """What a request does. `continues` are the commands that go on with the open run, `begins` those that begin a chat
-    or a run. `request_id` is that of the new message, '' without one; `message_at` is the
-    index of the new message in the body, and `given` are the client's own messages that the path does not have yet."""
+    """The effect of a request. `continues` are the commands that continue the open run, `begins` those that begin a
+    chat or a run. `request_id` is that of the new message, '' without one; `message_at` is the index of the new message
+    in the body, and `given` are the client's own messages that the path does not have yet."""
 
     continues: list[Command]
     begins: list[Command]
@@ -34,7 +34,7 @@ class Wish(NamedTuple):
 
 
 def wish_of(asked: RunInput, state: ChatState | None, params: JsonObject) -> Wish:
-    """Return what to do. `state` is None for a new chat; `params` are parameters of the run.
+    """Return the commands for the request. `state` is None for a new chat; `params` are parameters of the run.
 
     Raises:
         BadRequest: content of a message or an answer has a wrong form.
@@ -121,8 +121,9 @@ def _answers(asked: RunInput, state: ChatState) -> list[Command]:
 
 
 def _waits_for_clients_alone(state: ChatState) -> bool:
-    """Return whether the open run waits for results that this client does not bring. Its new message then ends the run,
-    since it would otherwise wait for the tools' deadline. A call that an editor has claimed is at work."""
+    """Return whether the open run waits for results that this client does not bring. The client's new message then ends
+    the run, since it would otherwise wait for the tools' deadline. A call that an editor has claimed counts as being
+    carried out."""
     calls = state.runtime.ide_calls
     waiting = {call.tool_call_id for call in calls if call.claimed_by is None}
     return (
@@ -143,5 +144,5 @@ def _joined(contents: Sequence[Content]) -> Content:
 
 
 def _new_request_id() -> str:
-    """Return a new id: the chat takes each answer once, so a repeated request needs no equal id."""
+    """Return a new id: the chat takes each answer once, so a repeated request need not have the same id."""
     return f"ag-ui-{secrets.token_hex(12)}"

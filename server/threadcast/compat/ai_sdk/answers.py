@@ -1,7 +1,7 @@
 """The approvals and tool results in an assistant message that a page sends back, as commands (PROTOCOL §11, §12).
 
-Only what the chat still waits for becomes a command. An answer to an older question, or about a call that is over, has
-no effect: the page then reads what happened.
+Only answers that the chat still waits for become commands. An answer to an older question, or about an ended call, has
+no effect; the page then reads what happened.
 """
 
 import secrets
@@ -19,10 +19,10 @@ from threadcast_protocol.wire.events import PauseReason
 __all__ = ["NOTE_MAX_CHARACTERS", "answers_in"]
 
 NOTE_MAX_CHARACTERS = 8_192
-"""The longest `reason` of an approval: the limit of a decision's note (PROTOCOL §18)."""
+"""The maximum length of an approval's `reason`: the limit of a decision's note (PROTOCOL §18)."""
 
 _DECISIONS_MAX = 100
-"""Decisions of one command (PROTOCOL §18)."""
+"""The maximum decisions in one command (PROTOCOL §18)."""
 
 
 def answers_in(message: UIMessage, state: ChatState) -> list[Command]:
@@ -50,7 +50,7 @@ def answers_in(message: UIMessage, state: ChatState) -> list[Command]:
 
 
 def _request_id() -> str:
-    """Return a new id: the chat decides once about each call, so a repeated request needs no equal id."""
+    """Return a new id: the chat decides once about each call, so a repeated request need not have the same id."""
     return f"ai-sdk-{secrets.token_hex(12)}"
 
 

@@ -1,7 +1,7 @@
-"""The bodies that `DefaultChatTransport` sends, and what they ask for (`HttpChatTransport` in npm `ai` 6).
+"""The bodies that `DefaultChatTransport` sends, and their meaning (`HttpChatTransport` in npm `ai` 6).
 
-A body has all messages that the page knows. The chat is ours, so only two of them matter: the last user message of a
-new turn, or the assistant message whose approvals and tool results the page sends back.
+A body contains all messages that the page knows. The server has the chat, so only two messages matter: the last user
+message of a new turn, or the assistant message whose approvals and tool results the page sends back.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -33,7 +33,7 @@ Content: TypeAlias = str | list[JsonObject]
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """The approval of a tool part. `approved` is absent while nobody has decided."""
+    """The approval of a tool part. `approved` is absent until a person has decided."""
 
     id: str
     approved: bool | None = None
@@ -56,7 +56,7 @@ class UIPart(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UIMessage(msgspec.Struct, frozen=True):
-    """A message as pages keep it."""
+    """A message in the form that pages keep."""
 
     id: Annotated[str, Meta(min_length=1, max_length=MESSAGE_ID_MAX_BYTES)]
     role: Literal["system", "user", "assistant"]
@@ -77,8 +77,8 @@ class ChatRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def answered(self) -> UIMessage | None:
-        """The assistant message that comes back with approvals or results; None for a new turn. A page names an earlier
-        message in `messageId` if that one waits."""
+        """The assistant message that is sent back with approvals or results; None for a new turn. A page names an
+        earlier message in `messageId` if that message waits."""
         if self.trigger != "submit-message":
             return None
         named = next((message for message in self.messages if message.id == self.message_id), self.messages[-1])
@@ -86,7 +86,7 @@ class ChatRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def asked(self) -> tuple[int, UIMessage]:
-        """The index and the last user message. Raises BadRequest if there is none."""
+        """The last user message and its index. Raises BadRequest if there is none."""
         for index in range(len(self.messages) - 1, -1, -1):
             if self.messages[index].role == "user":
                 return index, self.messages[index]
@@ -97,7 +97,7 @@ _requests: msgspec.json.Decoder[ChatRequest] = msgspec.json.Decoder(ChatRequest)
 
 
 def read_chat(body: bytes) -> ChatRequest:
-    """Decode a body. Raises BadRequest with the place of what is wrong."""
+    """Decode a body. Raises BadRequest with the path of the wrong value."""
     return decode_body(_requests, body)
 
 
@@ -139,8 +139,8 @@ def _file(part: UIPart, path: str) -> JsonObject:
 
 
 def same_text(content: Content, stored: object) -> bool:
-    """Return whether the text of a resent message is that of the stored one. Files are compared by their number alone,
-    since a stored file has another address than a sent one."""
+    """Return whether a resent message has the text of the stored one. Only the number of files is compared, since a
+    stored file has another address than a sent one."""
     mine = content if isinstance(content, str) else "\n".join(part["text"] for part in content if "text" in part)
     theirs = stored if isinstance(stored, str) else content_text(stored, 1 << 62)
     return mine == theirs and _files(content) == _files(stored)

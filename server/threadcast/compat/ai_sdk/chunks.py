@@ -1,7 +1,7 @@
 """The UI message stream v1 of the AI SDK: a run's events as chunks (`uiMessageChunkSchema` in npm `ai` 6).
 
-`UIStream` shows what the page's copy lacks: everything for a page that begins or reloads; for a page that sends back
-approvals or results, the outputs of the calls it has, and then the steps after those it has.
+`UIStream` sends what the page's copy lacks: everything for a page that begins or reloads; for a page that sends back
+approvals or results, the outputs of the calls that the copy contains, and then the steps after those in the copy.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -74,7 +74,7 @@ class ContinuedRun(RunSlice):
 
 
 class RegeneratedRun(RunSlice):
-    """The run of a `regenerate`, which adds no message of the user. Its run is the open one when the command has been
+    """The run of a `regenerate`, which adds no message of the user. This run is the open one once the command has been
     accepted and has left the queue."""
 
     def __init__(self, request_id: str) -> None:
@@ -97,9 +97,9 @@ class UIStream(Projection):
     """Makes the chunks of one answer.
 
     `known` are the tool parts of the page's copy of the message, and `steps` the number of steps in it. The input of a
-    call that had not begun, or had no result, is shown once more. `awaited` are
-    the ids of the commands that the request posts: the stream does not end at a pause before they are answered.
-    `user_id` is the message of the user whose answer is shown, by default the last one.
+    call that had not begun, or had no result, is sent once more. `awaited` are the ids of the commands that the request
+    posts: the stream does not end at a pause before they are answered. `user_id` is the message of the user whose
+    answer is shown, by default the last one.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class UIStream(Projection):
         self._turn: dict[str, Message] = {}
 
     def body(self) -> JsonObject:
-        """Return nothing: this format has no answer without a stream."""
+        """Return '': this format has no answer without a stream."""
         return {}
 
     # -- joining
@@ -183,14 +183,14 @@ class UIStream(Projection):
         return self._user_id in (None, last)
 
     def _note_calls(self, message: Message) -> None:
-        """Note the calls of an answer that the page has."""
+        """Record the calls of an answer that the page has."""
         for call in message.tool_calls:
             self._names[call.id] = call.function.name
             self._inputs[call.id] = call.function.arguments
 
     def _whole(self, message: Message, draft_id: str | None, at_work: Collection[str]) -> list[OutFrame]:
-        """Return the chunks of an answer so far. The last one stays open if a model is writing it. `at_work` are the
-        calls that the server has begun; the results that follow show the input of the others."""
+        """Return the chunks of an answer up to now. The last part stays open if a model is writing the answer.
+        `at_work` are the calls that the server has begun; the input of the others is sent with their results."""
         frames = self._step(message.message_id)
         if message.reasoning_content:
             frames += self._op(AppendReasoning(message.reasoning_content))
@@ -207,8 +207,8 @@ class UIStream(Projection):
         return frames
 
     def _quiet_end(self) -> list[OutFrame]:
-        """End the stream of a run that is over, without a model call. What the page still waits for is answered, since
-        the AI SDK would otherwise send it again and again."""
+        """End the stream of a run that has ended, without a model call. Calls that the page still waits for are
+        answered, since the AI SDK would otherwise send the message again and again."""
         frames: list[OutFrame] = []
         stale = [key for key, part in self._known.items() if part.state == "approval-responded"]
         for call_id in stale:
@@ -228,7 +228,7 @@ class UIStream(Projection):
         return self._rest()
 
     def _rest(self) -> list[OutFrame]:
-        """Return the last frames if the run now waits for the page, and for nothing else."""
+        """Return the last frames if the run now waits for the page and for nothing else."""
         if self._awaited or self.is_done:
             return []
         at_work = self._open_calls - self._client_calls
@@ -242,7 +242,7 @@ class UIStream(Projection):
         return [*self._opening(), *frames, *self._pending(), *self._finish("tool-calls")]
 
     def _pending(self) -> list[OutFrame]:
-        """Return an output for each call of the server that has no result yet, and that nobody is asked about."""
+        """Return an output for each call of the server that has no result yet and no open question."""
         asked = {reason.tool_call_id for reason in self._reasons if reason.type in APPROVED_TYPES}
         frames: list[OutFrame] = []
         for call_id, arguments in self._inputs.items():
@@ -309,7 +309,7 @@ class UIStream(Projection):
     # -- chunks
 
     def _opening(self) -> list[OutFrame]:
-        """Return the first chunk if it is still to be sent, for an answer without any text."""
+        """Return the first chunk if it was not sent yet, for an answer without any text."""
         if self._is_begun:
             return []
         self._is_begun = True
@@ -332,7 +332,7 @@ class UIStream(Projection):
                 told = {"createdAt": event.created_at, **told}
             frames.append(_chunk("start", messageId=event.message_id, messageMetadata=told))
         if event.append and event.message_id in self._texts:
-            return frames  # another process goes on with the text that is shown
+            return frames  # another process continues the shown text
         return [*frames, *self._step(event.message_id)]
 
     def _step(self, message_id: str) -> list[OutFrame]:
@@ -396,7 +396,7 @@ class UIStream(Projection):
         return [*frames, _chunk("reasoning-delta", id=self._reasoning_id, delta=text)]
 
     def _calls(self, calls: Sequence[ToolCall]) -> list[OutFrame]:
-        """Return the input of calls so far; the arguments grow."""
+        """Return the input of the calls up to now; the arguments grow."""
         frames: list[OutFrame] = []
         for call in calls:
             shown = self._inputs.get(call.id)
@@ -411,7 +411,7 @@ class UIStream(Projection):
 
     def _input(self, call_id: str, name: str, given: object, is_ours: bool) -> list[OutFrame]:
         """Return the complete input of a call. Calls of the page's own tools are not `providerExecuted`, so that the AI
-        SDK calls `onToolCall` and sends the result back for these alone."""
+        SDK calls `onToolCall` and sends back results for these calls only."""
         self._open_calls.add(call_id)
         if call_id in self._ready or call_id in self._known:
             return []
@@ -467,7 +467,7 @@ class UIStream(Projection):
         return [*self._opening(), shown]
 
     def _final(self, message: Message) -> list[OutFrame]:
-        """Take the final version of an answer: show what its deltas did not."""
+        """Take the final form of an answer: send what its deltas did not contain."""
         self._turn[message.message_id] = message
         frames: list[OutFrame] = []
         shown = "".join(self._texts.get(message.message_id, ()))

@@ -1,9 +1,9 @@
 """Ids of the AI SDK's user messages, kept in the request ids of the commands that add them.
 
-A page chooses the ids of its user messages and expects them back. The command that adds such a message has a request id
-that contains the page's id, and the message keeps this request id (`Message.client_request_id`). Messages of other
-clients have our message id. The prefix tells the form: `ui-ID` and `ub-BASE64`, or for an edit `ue-NONCE-ID` and
-`uf-NONCE-BASE64`, since a message may be edited several times under one id.
+A page chooses the ids of its user messages and expects the same ids in answers. The command that adds such a message
+has a request id that contains the page's id, and the message keeps this request id (`Message.client_request_id`).
+Messages of other clients have our message id. The prefix determines the form: `ui-ID` and `ub-BASE64`, or for an edit
+`ue-NONCE-ID` and `uf-NONCE-BASE64`, since a message may be edited several times under one id.
 """
 
 import base64
@@ -17,7 +17,7 @@ from threadcast_protocol.wire.messages import Message
 __all__ = ["MESSAGE_ID_MAX_BYTES", "edit_request_id", "request_id_of", "ui_id_of"]
 
 MESSAGE_ID_MAX_BYTES = 80
-"""The longest id of a UI message in bytes of UTF-8. The AI SDK makes ids of 16 characters, and UUIDs have 36. As base64
+"""The maximum bytes of a UI message's id, in UTF-8. The AI SDK makes ids of 16 characters, and UUIDs have 36. As base64
 and with its prefix, an id of this size fits the 128 characters of a request id."""
 
 _NONCE_CHARACTERS = 8

@@ -1,7 +1,7 @@
-"""The UI messages of a chat: the active path as pages of the AI SDK keep it (`UIMessage` in npm `ai` 6).
+"""The UI messages of a chat: the active path in the form that pages of the AI SDK keep (`UIMessage` in npm `ai` 6).
 
 Everything between two messages of the user is one UI message, whose id is that of its first answer: one run is one UI
-message, also across approvals. Each answer of a model is a step in it.
+message, even if it pauses for approvals. Each answer of a model is a step in it.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _DENIED_BY_POLICY = "is denied by policy."
 """The texts with which a denied call is answered (PROTOCOL §11)."""
 
 APPROVED_TYPES = frozenset({"confirmation", "browser_context", "denial", "outcome_unknown", "round_limit"})
-"""Reasons of a pause that a yes or a no answers."""
+"""Reasons of a pause that are answered with yes or no."""
 
 PENDING = "There is no result yet, because the run waits for an answer."
 """The output of a call without a result while the run waits for a page. The AI SDK sends the answers of a page only
@@ -50,7 +50,7 @@ _TYPE_MAX_CHARACTERS = 64
 
 
 def path_of(state: ChatState) -> list[Message]:
-    """Return the messages of the active path, with the texts so far of the one that a model is writing."""
+    """Return the messages of the active path, including the present text of the answer that a model is writing."""
     draft = state.draft
     return [
         drafted_message(draft) if draft is not None and draft.message.message_id == key else state.nodes[key]
@@ -146,7 +146,7 @@ def _assistant(state: ChatState, turn: Sequence[Message], public_url: str) -> Js
 
 
 def is_at_pause(runtime: Runtime) -> bool:
-    """Return whether the open run does not go on before a page answers."""
+    """Return whether the open run needs an answer of a page before it can continue."""
     if runtime.pause_reasons:
         return True
     calls = {call.tool_call_id for call in runtime.ide_calls}
@@ -154,13 +154,13 @@ def is_at_pause(runtime: Runtime) -> bool:
 
 
 def calls_at_work(state: ChatState) -> set[str]:
-    """Return the calls that the server has begun. It is not known who carries out the other calls of an open run: until
-    then their input counts as incomplete, so that no page takes one for a call of its own tools."""
+    """Return the calls that the server has begun. It is not known who carries out the other calls of an open run; until
+    it is known, their input counts as incomplete, so that no page mistakes one for a call of its own tools."""
     return {tool.tool_call_id for tool in state.runtime.tools if tool.status != "queued"}
 
 
 def _ask(parts: list[JsonObject], calls: dict[str, JsonObject], reason: PauseReason) -> None:
-    """Add a reason of a pause to the part of its call, or as a part of its own."""
+    """Add a reason of a pause to the part of its call, or as a separate part."""
     part = calls.get(reason.tool_call_id)
     if reason.type == "question" or part is None:
         shown = question_input(reason)
@@ -187,13 +187,13 @@ def question_input(reason: PauseReason) -> JsonObject:
 
 
 def approval_id(reason: PauseReason) -> str:
-    """Return the id of an approval. It contains the hash of what is shown, so that a decision about an older question
-    is recognised."""
+    """Return the id of an approval. It contains the hash of the shown arguments, so that a decision about an older
+    question is recognised."""
     return f"{reason.tool_call_id}.{reason.input_hash}"
 
 
 def arguments_of(text: str) -> object:
-    """Return the arguments of a call as JSON; the text itself if it is none."""
+    """Return the arguments of a call as JSON; the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError):

@@ -70,7 +70,8 @@ async def ai_sdk_chat(request: Request) -> Response:
     is_large = len(body) > THREAD_MIN_BYTES
     asked = await in_large_read(partial(read_chat, body)) if is_large else read_chat(body)
     del body
-    check_declared_tools(edge, asked.tools)  # also where they have no use, so that a page learns of an error at once
+    # set even where they have no use, so that a page learns of an error at once
+    check_declared_tools(edge, asked.tools)
     chat_id = await _chat_id(edge, principal, asked.id)
     answered = asked.answered
     if answered is None and asked.trigger == "submit-message":
@@ -140,7 +141,7 @@ async def _state(edge: Edge, chat_id: str) -> ChatState:
 
 
 class _Turn:
-    """Chooses the commands and the stream for one request, by the present state of its chat."""
+    """Chooses the commands and the stream for one request, depending on the present state of its chat."""
 
     def __init__(self, edge: Edge, principal: Principal, state: ChatState) -> None:
         self._edge = edge
@@ -149,7 +150,7 @@ class _Turn:
         self._detaches = edge.doors.ai_sdk.on_disconnect == "continue"
 
     def take(self, asked: ChatRequest) -> Response:
-        """Answer a new message of the user, an edited one, or one that was sent before."""
+        """Answer a new message of the user, an edited message, or a message that was sent before."""
         index, message = asked.asked
         path = f"/messages/{index}"
         content = content_of(message, path)
@@ -172,11 +173,11 @@ class _Turn:
             )
             return self._begin(edit, RunSlice(edit.client_request_id))
         if asked.message_id == message.id and not self._is_open_for(known):
-            return self._regenerate(known)  # the page asks anew with the same words
+            return self._regenerate(known)  # the page asks again with the same words
         return self.join(known.message_id)
 
     def again(self, asked: ChatRequest) -> Response:
-        """Generate the answer to the last message of the user anew."""
+        """Generate the answer to the last message of the user again."""
         index, message = asked.asked
         known = self._known(message.id)
         if known is None:
@@ -202,7 +203,7 @@ class _Turn:
         return self._follow(stream, ContinuedRun(self._state.runtime.run_id, request_ids), commands)
 
     def join(self, user_id: str | None = None) -> Response:
-        """Show the answer to a message of the user, by default the last, from its start."""
+        """Send the answer to a message of the user, by default the last, from its start."""
         stream = UIStream(self._state.chat_id, self._edge.public_url, user_id=user_id)
         return self._follow(stream, ContinuedRun(self._state.runtime.run_id), [])
 
@@ -258,7 +259,7 @@ class _Turn:
                 try:
                     await lay_down(self._edge, self._principal, self._state.chat_id, command, authorization)
                 except Refused as refusal:
-                    refusal.path = None  # it points into the command, not into the body
+                    refusal.path = None  # the path points into the command, not into the body
                     raise
 
         return post

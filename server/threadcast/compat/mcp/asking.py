@@ -1,9 +1,9 @@
-"""`ask`: sends a message, tells its progress, asks a person where the run waits, and returns the answer.
+"""`ask`: sends a message, reports its progress, asks a person if the run waits, and returns the answer.
 
-The answer is a stream of JSON-RPC messages of which the last is the result. Up to revision 2025-11-25 a pause is a
-request of ours on that stream, and the client posts the answer; it may reach any process, so the id of the request says
-what it is about. From 2026-07-28 on a pause ends the stream with `input_required`, and the client repeats its call with
-the answers and with `requestState`.
+The answer is a stream of JSON-RPC messages, of which the last is the result. Up to revision 2025-11-25 a pause is a
+request of the server on that stream, and the client posts the answer; the answer may reach any process, so the id of
+the request identifies the question. From 2026-07-28 on a pause ends the stream with `input_required`, and the client
+repeats its call with the answers and with `requestState`.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
@@ -31,7 +31,8 @@ __all__ = ["AskAnswer", "AskRun", "AskStream", "Asked", "asked_in", "decisions_o
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
-    """What a request of ours to the client is about. It is the id of that request, as JSON."""
+    """The subject of a request that this server sends to the client. The JSON of this struct is the id of that
+    request."""
 
     chat_id: str
     tool_call_id: str
@@ -44,7 +45,7 @@ class _RequestState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def asked_in(request_id: object) -> Asked | None:
-    """Return what the client answers; None if the id is none of ours."""
+    """Return the question that a client's message answers; None if the id is not one of ours."""
     try:
         return msgspec.json.decode(request_id, type=Asked) if isinstance(request_id, str) else None
     except msgspec.MsgspecError:
@@ -78,14 +79,14 @@ def decisions_of(state: ChatState, answers: object) -> list[Decision]:
 
 
 def _key_of(reason: PauseReason) -> str:
-    """Return the key of a question in `inputRequests`. It has the hash of what is shown, so that an old answer is not
-    taken for one to a new question."""
+    """Return the key of a question in `inputRequests`. It contains the hash of the shown arguments, so that an old
+    answer is not mistaken for an answer to a new question."""
     return f"{reason.tool_call_id}.{reason.input_hash}"
 
 
 class AskRun(RunSlice):
-    """The run of a message, with the chat's state after each event. The answers to the commands `decisions` are events
-    of the run, too."""
+    """The run of a message, with the chat's state after each event. The answers to the commands `decisions` are also
+    events of the run."""
 
     state: ChatState
 
@@ -101,8 +102,8 @@ class AskRun(RunSlice):
 class AskStream(Projection):
     """Makes the messages that answer one call of `ask`.
 
-    `decided` are the keys of questions that this call has brought answers to. `may_approve` tells that the caller's
-    token may approve calls; questions it may always answer.
+    `decided` are the keys of questions that this call has answered. `may_approve`: the caller's token may approve
+    calls; the caller may always answer questions.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class AskStream(Projection):
         self._characters = 0
 
     def body(self) -> JsonObject:
-        """Return nothing: the answer is always a stream."""
+        """Return '': the answer is always a stream."""
         return {}
 
     def join(self, state: ChatState) -> list[OutFrame]:
@@ -150,7 +151,7 @@ class AskStream(Projection):
         return next((each.message_id for each in nodes if each.client_request_id == self._request_id), None)
 
     def _pause(self, event: Event) -> list[OutFrame]:
-        # Approvals pause their run, which is the next event; the question of a tool does not.
+        # Approvals pause their run, which is the next event; the question of a tool does not pause it.
         reasons = self._run.state.runtime.pause_reasons
         is_told = isinstance(event, RuntimeUpdated) or any(is_question(reason) for reason in reasons)
         return self._at_pause() if is_told else []
@@ -185,7 +186,7 @@ class AskStream(Projection):
         return frames
 
     def leave(self) -> list[OutFrame]:
-        """Return the last message for a person who has left a question undecided."""
+        """Return the last message after a person has left a question undecided."""
         return [] if self.is_done else self._paused()
 
     def _paused(self) -> list[OutFrame]:
@@ -193,7 +194,8 @@ class AskStream(Projection):
         return self._last("paused")
 
     def _show(self, event: Event) -> list[OutFrame]:
-        if isinstance(event, Ack) and not event.accepted:  # of a decision: it was too late, or not the caller's
+        # refusal of a decision: it was too late, or not allowed to the caller
+        if isinstance(event, Ack) and not event.accepted:
             self._decided = frozenset()
             return self._paused() if self._run.state.runtime.pause_reasons else []
         if self._envelope.progress_token is None or not isinstance(event, StreamDelta):
@@ -242,8 +244,8 @@ class AskStream(Projection):
 
 
 class AskAnswer(RunAnswer):
-    """The answer to a call of `ask`. What keeps the message from being posted is the call's result. `forget` is called
-    at the end."""
+    """The answer to a call of `ask`. If the message cannot be posted, the reason is the call's result. `forget` is
+    called at the end."""
 
     def prepare(self, call_id: RequestId, chat_id: str) -> None:
         """Call this in the task that serves the request, before the answer begins."""
@@ -254,11 +256,11 @@ class AskAnswer(RunAnswer):
         self._is_left_open = False
 
     def cancel(self) -> None:
-        """Abort the run and end the stream, as `notifications/cancelled` asks."""
+        """Abort the run and end the stream, as `notifications/cancelled` requests."""
         self._cancelled.set()
 
     def leave_open(self) -> None:
-        """End the stream at the next look, because the person has left a question undecided."""
+        """End the stream at the next check, because the person has left a question undecided."""
         self._is_left_open = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -266,7 +268,7 @@ class AskAnswer(RunAnswer):
             await super().__call__(scope, receive, send)
             if self._cancelled.is_set():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except Refused as refusal:  # of `post`: nothing is sent yet
+        except Refused as refusal:  # refusal of `post`: nothing has been sent yet
             await answer(200, reply(self._call_id, tool_failure(refusal)))(scope, receive, send)
         finally:
             self.forget()

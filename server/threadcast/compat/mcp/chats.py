@@ -1,6 +1,6 @@
-"""What MCP clients read of the caller's chats: lists, searches, messages and resources.
+"""Reads the caller's chats for MCP clients: lists, searches, messages and resources.
 
-Texts of chats are data: they stand in results only, and never in descriptions or instructions.
+Texts of chats are data: they occur only in results, never in descriptions or instructions.
 """
 
 from functools import partial
@@ -28,10 +28,11 @@ __all__ = [
 ]
 
 LAST_DEFAULT, LAST_MAX = 20, 200
-"""Messages that `read_chat` returns, by default and at most."""
+"""The number of messages that `read_chat` returns, by default and at most."""
 
 TEXTS_MAX_CHARACTERS = 400_000
-"""Characters of all texts of one result. Earlier messages are left out beyond it, and `is_whole` is false."""
+"""The maximum characters of all texts in one result. Beyond it, earlier messages are left out, and `is_whole` is
+false."""
 
 SEARCHED_MAX = 20
 """The newest chats whose texts a search reads. Titles are searched in up to 2,000 chats."""
@@ -46,7 +47,7 @@ def uri_of(chat_id: str) -> str:
 
 
 def chat_at(uri: object) -> str:
-    """Return the id of the chat that a resource is. Raises NotFound: the address is not that of a chat."""
+    """Return the id of the chat in a resource's address. Raises NotFound: the address does not name a chat."""
     if not isinstance(uri, str) or not uri.startswith(_SCHEME) or len(uri) > len(_SCHEME) + 128:
         raise NotFound("no such resource; the address of a chat is threadcast://chats/ and its id")
     return uri.removeprefix(_SCHEME)
@@ -96,7 +97,7 @@ async def read(edge: Edge, principal: Principal, chat_id: str, last: int = LAST_
 
 
 def chat_of(state: ChatState, last: int) -> JsonObject:
-    """Return the newest `last` messages of the active path, and what the chat waits for. Pure."""
+    """Return the newest `last` messages of the active path, and the chat's open decisions. Pure."""
     path = [state.nodes[key] for key in state.path]
     shown = [message for message in path if not message.hidden]
     messages: list[JsonObject] = []
@@ -131,7 +132,7 @@ def _message(message: Message) -> JsonObject:
 
 
 def _snippet(state: ChatState, words: str) -> str:
-    """Return the text around the newest place of the words; '' if no message has them."""
+    """Return the text around the newest occurrence of the words; '' if no message contains them."""
     for key in reversed(state.path):
         message = state.nodes[key]
         if message.hidden:

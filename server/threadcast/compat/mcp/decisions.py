@@ -1,4 +1,4 @@
-"""What a run waits for, as MCP shows it, and people's answers as decisions (PROTOCOL §11). Pure."""
+"""Translates the reasons of a pause into MCP's form, and people's answers into decisions (PROTOCOL §11). Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ APPROVAL_SCHEMA: JsonObject = {
     },
     "required": ["approved"],
 }
-"""The form of an approval. Forms of MCP have only plain fields, so other arguments are a text of JSON."""
+"""The form of an approval. Forms of MCP have only plain fields, so edited arguments are a text with JSON."""
 
 
 def is_question(reason: PauseReason) -> bool:
@@ -31,7 +31,7 @@ def is_question(reason: PauseReason) -> bool:
 
 
 def pending_of(reasons: Sequence[PauseReason]) -> list[JsonObject]:
-    """Return what a run waits for."""
+    """Return the decisions that a run waits for."""
     found: list[JsonObject] = []
     for reason in reasons:
         told: JsonObject = {"tool_call_id": reason.tool_call_id, "type": reason.type, "message": _words(reason)}
@@ -63,8 +63,8 @@ def _words(reason: PauseReason) -> str:
 
 
 def decision_of(reason: PauseReason, answer: Mapping[str, object]) -> Decision | None:
-    """Return the decision in the answer to an elicitation: None leaves the call undecided, because the person has
-    cancelled, or the answer has not the form."""
+    """Return the decision in the answer to an elicitation; None leaves the call undecided, because the person has
+    cancelled or the answer has another form."""
     call_id, hash = reason.tool_call_id, reason.input_hash or None
     content = answer.get("content")
     content = content if isinstance(content, dict) else {}
@@ -93,7 +93,7 @@ def decision_of(reason: PauseReason, answer: Mapping[str, object]) -> Decision |
 
 
 def _answer_of(given: object, reason: PauseReason) -> object:
-    """Return an answer as the question wants it: the form has only texts, so others come as JSON."""
+    """Return an answer in the form that the question needs: fields of the form are texts, so other values are JSON."""
     if isinstance(reason.question, UnsetType) or reason.question.schema is None or not isinstance(given, str):
         return given
     try:

@@ -1,8 +1,8 @@
-"""JSON-RPC messages of MCP: what a client may send, and what this server answers (PROTOCOL §14). Pure.
+"""JSON-RPC messages of MCP: those that a client may send, and the server's answers (PROTOCOL §14). Pure.
 
 Two kinds of revisions are in use. Up to 2025-11-25 a client begins with `initialize` and names a session in each later
-request. From 2026-07-28 on each request says by itself what the client can do, in `params._meta` (npm and PyPI packages
-of the Model Context Protocol, module `types`).
+request. From 2026-07-28 on each request itself declares what the client can do, in `params._meta` (npm and PyPI
+packages of the Model Context Protocol, module `types`).
 """
 
 import secrets
@@ -41,7 +41,7 @@ HANDSHAKE_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
 """The revisions that begin with `initialize`, newest first. Older ones have another transport."""
 
 REVISION = "2026-07-28"
-"""The revision whose requests stand alone."""
+"""The revision whose requests need no session."""
 
 INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS = -32600, -32601, -32602
 HEADER_MISMATCH, UNSUPPORTED_REVISION = -32020, -32022
@@ -90,8 +90,8 @@ class McpMessage(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Envelope:
-    """What a request says about its client. `session` is '' from `REVISION` on. `can_elicit` tells that the client asks
-    a person, with a form. `progress_token` is None if the client wants no progress."""
+    """What a request says about its client. `session` is '' from `REVISION` on. `can_elicit`: the client can ask a
+    person, with a form. `progress_token` is None if the client wants no progress."""
 
     revision: str
     session: str = ""
@@ -100,7 +100,7 @@ class Envelope:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the request stands alone, so that closing it cancels it."""
+        """Whether the request belongs to no session, so that closing it cancels it."""
         return self.revision == REVISION
 
 
@@ -108,18 +108,18 @@ _messages: msgspec.json.Decoder[McpMessage] = msgspec.json.Decoder(McpMessage)
 
 
 def read_message(body: bytes) -> McpMessage:
-    """Decode a body. Raises BadRequest: it is not one message (batches were removed in 2025-06-18)."""
+    """Decode a body. Raises BadRequest: the body is not one message (batches were removed in 2025-06-18)."""
     return decode_body(_messages, body)
 
 
 def new_session(revision: str, capabilities: object) -> str:
-    """Return the id of a new session. It says itself what was negotiated, so that every process of the server
-    understands it; a client that changes it changes only what it is asked."""
+    """Return the id of a new session. The id contains the negotiated values, so that every process of the server
+    understands it; a client that changes it affects only itself."""
     return f"{revision}.{'form' if _elicits(capabilities) else 'none'}.{secrets.token_hex(16)}"
 
 
 def envelope_of(message: McpMessage, headers: Mapping[str, str]) -> Envelope:
-    """Return what a request says about its client.
+    """Return what a request declares about its client.
 
     Raises:
         RpcError: the revision is unknown, or headers and body differ (2026-07-28, streamable HTTP).
@@ -153,7 +153,7 @@ def envelope_of(message: McpMessage, headers: Mapping[str, str]) -> Envelope:
 
 
 def _is_encoded(value: str | None) -> bool:
-    """Return whether a header's value is in base64, because it is not plain ASCII. Nothing here depends on the header,
+    """Return whether a header's value is in base64, because it is not plain ASCII. No decision depends on the header,
     so it is not decoded."""
     return value is not None and value.startswith("=?base64?")
 
@@ -184,5 +184,5 @@ def error_body(request_id: RequestId | None, error: RpcError) -> JsonObject:
 
 
 def tool_failure(error: ThreadcastError) -> JsonObject:
-    """Return the result of a tool that could not do what was asked, so that the model reads why."""
+    """Return the result of a tool that could not do what was requested, so that the model reads the reason."""
     return {"content": [{"type": "text", "text": f"{error.message} ({error.code})"}], "isError": True}

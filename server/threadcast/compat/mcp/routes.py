@@ -1,6 +1,6 @@
 """The endpoint of the door of MCP, `/mcp`: streamable HTTP of revisions 2025-03-26 to 2026-07-28 (PROTOCOL §14).
 
-A session is not kept: its id says what was negotiated, so any process answers any request.
+Sessions are not stored: a session's id contains the negotiated values, so any process answers any request.
 """
 
 import secrets
@@ -67,7 +67,8 @@ _SERVER: JsonObject = {"name": "threadcast", "title": "Threadcast", "version": v
 
 _streams = Streams()
 _open_asks: dict[tuple[str, str, RequestId], AskAnswer] = {}
-"""The open calls of `ask` of this process, by caller, session and id of the request. As many as open requests."""
+"""The open calls of `ask` in this process, by caller, session and id of the request. Their number is that of open
+requests."""
 
 
 def _error(failure: Failure, status: int) -> JsonObject:
@@ -119,7 +120,7 @@ async def mcp_post(request: Request) -> Response:
 
 
 def _check_session(request: Request, message: McpMessage, envelope: Envelope) -> None:
-    """Raise NotFound for the id of a session that is none of ours, so that the client begins anew."""
+    """Raise NotFound for a session id that this server did not make, so that the client begins again."""
     named = request.headers.get("mcp-session-id", "")
     revision, _, rest = named.partition(".")
     if named and not (revision in HANDSHAKE_REVISIONS and rest[:5] in ("form.", "none.") and len(named) <= 64):
@@ -255,7 +256,7 @@ class _Call:
             return self._reply(tool_failure(wrong))
 
     def _told(self, result: JsonObject, room: AnswerRoom | None = None) -> Response:
-        """Return the result of a tool, also as text, for clients that know no structured results."""
+        """Return the result of a tool, also as text, for clients that do not know structured results."""
         text = msgspec.json.encode(result).decode()
         if room is not None:
             room.take(2 * len(text))

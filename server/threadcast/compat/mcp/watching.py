@@ -1,7 +1,8 @@
-"""Tells clients that a chat has changed which they have subscribed to as a resource.
+"""Notifies clients when a chat changes to which they have subscribed as a resource.
 
 Up to revision 2025-11-25 a session has one stream (`GET /mcp`) and names resources by `resources/subscribe`; both must
-reach the same process. From 2026-07-28 on a request `subscriptions/listen` is the stream, and names them itself.
+reach the same process. From 2026-07-28 on a request `subscriptions/listen` is the stream, and names the resources
+itself.
 """
 
 import time
@@ -39,10 +40,11 @@ from threadcast_protocol.wire.principal import Principal
 __all__ = ["STREAMS_MAX", "SUBSCRIPTIONS_MAX", "Streams", "UpdatesAnswer"]
 
 SUBSCRIPTIONS_MAX = 64
-"""Resources that one stream watches at the same time: as many chats as a stream of ours carries (PROTOCOL §4)."""
+"""The maximum resources that one stream watches at the same time: as many as a stream of ours has chats (PROTOCOL
+§4)."""
 
 STREAMS_MAX = 16
-"""Streams of one caller that wait for changes, in each process."""
+"""The maximum streams of one caller that wait for changes, in each process."""
 
 OPENED_WITHIN_SECONDS = 5.0
 """Seconds that a subscription waits for the stream of its session."""
@@ -58,7 +60,7 @@ class Streams:
         self._of_caller: dict[str, dict[int, UpdatesAnswer]] = {}
 
     def enter(self, principal: Principal, stream: "UpdatesAnswer") -> None:
-        """Raises RateLimited: the caller has as many streams as it may."""
+        """Register a stream. Raises RateLimited: the caller has as many streams as it may."""
         mine = self._of_caller.setdefault(principal.id, {})
         if len(mine) >= STREAMS_MAX:
             raise RateLimited(f"you have {STREAMS_MAX} streams of updates open; close one of them first")
@@ -71,8 +73,8 @@ class Streams:
             self._of_caller.pop(principal.id, None)
 
     async def of_session(self, principal: Principal, session: str) -> "UpdatesAnswer":
-        """Return the stream of a session, which clients open while they send their first request. Raises Conflict: it
-        is not open, or not at this process."""
+        """Return the stream of a session, which clients open while they send their first request. Raises Conflict: the
+        stream is not open, or is open at another process."""
         with anyio.move_on_after(OPENED_WITHIN_SECONDS):
             while True:
                 changed = self._changed
@@ -83,7 +85,7 @@ class Streams:
         raise Conflict("open the stream of this session first (GET /mcp), at the same process of the server")
 
     def tell(self) -> None:
-        """Let those look again who wait for a stream."""
+        """Wake the tasks that wait for a stream, so that they check again."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
@@ -188,7 +190,8 @@ class UpdatesAnswer(Response):
         self._tasks.start_soon(self._watch, uri, scope, self._told.clone())
 
     async def _watch(self, uri: str, scope: anyio.CancelScope, told: MemoryObjectSendStream[JsonObject]) -> None:
-        """Tell changes of one chat until it is deleted. While a change waits to be sent, later ones are the same."""
+        """Send changes of one chat until it is deleted. While a change waits to be sent, later changes are merged with
+        it."""
         updated = self._stamped("notifications/resources/updated", {"uri": uri})
         with scope, told:
             while True:
@@ -201,12 +204,12 @@ class UpdatesAnswer(Response):
                     await told.send(updated)
                     return
                 except ThreadcastError:
-                    await anyio.sleep(TICK_SECONDS)  # the store does not answer, or the log was too fast
+                    await anyio.sleep(TICK_SECONDS)  # the store does not answer, or the log was trimmed too fast
                     await told.send(updated)
 
 
 def _changes(event: Event) -> bool:
-    """Return whether an event changes what a reader of the chat gets, other than by a part of an unfinished answer."""
+    """Return whether an event changes the chat's content for readers, other than by a part of an unfinished answer."""
     if isinstance(event, RuntimeUpdated):
         return event.outcome is not None
     kinds = MessageAdded | MessageUpdated | MessageRemoved | MessagesTruncated | PauseRequired | ThreadUpdated

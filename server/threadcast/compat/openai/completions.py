@@ -49,7 +49,7 @@ __all__ = ["CHAT_ID_HEADER", "chat_completions"]
 
 PATH = "/v1/chat/completions"
 USER_KEY = "openai_user"
-"""The key of a thread's metadata with the front end's user for whom a request has created the chat."""
+"""The key in a thread's metadata that holds the front end's user for whom a request created the chat."""
 
 CHAT_ID_HEADER = "X-Threadcast-Chat-Id"
 """The header of answers with the chat's id on this server."""
@@ -61,8 +61,8 @@ continue recent conversations; an older one becomes a new chat that holds the hi
 
 class Target(NamedTuple):
     """The chat of a request. `meta` is None for a chat that the request creates; `state` is that of an existing chat,
-    and `relation` how the request's history relates to it. `is_side` tells that the request is beside the conversation
-    of the chat that it names."""
+    and `relation` how the request's history relates to it. `is_side`: the request is beside the conversation of the
+    chat that it names."""
 
     chat_id: str
     meta: ChatMeta | None = None
@@ -177,7 +177,7 @@ def _detaches(request: Request, edge: Edge, wish: Wish) -> bool:
 
 
 def _user_of(request: Request, edge: Edge, wish: Wish) -> str:
-    """Return the front end's user, by the operator's header or the body. Raises BadRequest."""
+    """Return the front end's user from the operator's header or from the body. Raises BadRequest."""
     header = edge.doors.openai.user_header
     user = (request.headers.get(header, "") if header else "") or wish.user
     if len(user) > USER_MAX_CHARACTERS:
@@ -281,7 +281,7 @@ def _results(wish: Wish, target: Target, *, checks: bool = True) -> list[IdeTool
 
     Raises:
         BadRequest: a call of the caller's tools has no result.
-        Conflict: a call does not wait any more; with `checks` only, as the above.
+        Conflict: a call no longer waits; raised only with `checks`, like the error above.
     """
     runtime = target.state.runtime if target.state is not None else None
     waiting = {} if runtime is None else {call.tool_call_id: call.tool_name for call in runtime.ide_calls}

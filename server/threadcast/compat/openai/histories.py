@@ -1,7 +1,7 @@
 """Compares the messages of a request with the path of a chat. All functions are pure.
 
-Clients of OpenAI's API see the rounds of a run as one answer, without the server's tool calls. Both sides are brought
-into that form: turns of the user and of the assistant, where neighbours of one role are one turn.
+Clients of OpenAI's API see the rounds of a run as one answer, without the server's tool calls. Both sides are compared
+as turns of the user and of the assistant, where consecutive messages of one role are one turn.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ __all__ = ["Relation", "Utterance", "relation_of", "turns_of_path", "turns_of_re
 
 
 class Utterance(NamedTuple):
-    """A turn. `at` is the index of its first message on the path, or in the history."""
+    """A turn. `at` is the index of the turn's first message on the path, or in the history."""
 
     role: str
     text: str
@@ -53,9 +53,9 @@ def _is_same(given: Utterance, held: Utterance) -> bool:
     if given.role != held.role:
         return False
     before, mark, _ = given.text.rpartition(PAUSE_MARK)
-    if mark and given.role == "assistant":  # the answer went on after the caller had read the notice
+    if mark and given.role == "assistant":  # the answer continued after the caller had read the notice
         return held.text.strip().startswith(before.strip())
-    return given.text.strip() == held.text.strip()  # some front ends trim what they show
+    return given.text.strip() == held.text.strip()  # some front ends trim the text that they show
 
 
 def _merged(messages: Iterable[tuple[str, str, int]]) -> list[Utterance]:

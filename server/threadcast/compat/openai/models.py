@@ -1,6 +1,6 @@
 """`GET /v1/models` in OpenAI's form, and the models that requests of this door may name.
 
-A model is `provider/name`. A profile and an agent of the operator are models of their own name, too.
+A model is `provider/name`. Profiles and agents of the operator are also models, under their own names.
 """
 
 import msgspec
@@ -21,7 +21,7 @@ AGENTS = "agents/"
 
 
 class OpenAIModel(msgspec.Struct, frozen=True):
-    """A model in OpenAI's list. `created` is always 0, because providers do not tell the time."""
+    """A model in OpenAI's list. `created` is always 0, because providers do not report the time."""
 
     id: str
     owned_by: str

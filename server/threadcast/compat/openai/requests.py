@@ -224,7 +224,7 @@ def _params(asked: CompletionsRequest) -> JsonObject:
 
 
 def _check(key: str, value: object, path: str = "") -> None:
-    """Check a parameter here, for a path that points into the body. Raises BadRequest."""
+    """Check a parameter here, so that the error's path points into the body. Raises BadRequest."""
     try:
         read_patch({key: value})
     except BadRequest as wrong:

@@ -1,7 +1,7 @@
-"""The bodies of the Responses and Conversations APIs, turned into what a command needs.
+"""The bodies of the Responses and Conversations APIs, translated into the parts of a command.
 
-The functions are pure. Fields that this server cannot honour are refused with their name; unknown fields are skipped,
-because newer clients send more.
+The functions are pure. Fields that this server cannot honour are refused by name; unknown fields are skipped, because
+newer clients send more.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 INPUT_MAX_ITEMS = 10_000
-"""The most items of one request: as many as a chat can restore messages (PROTOCOL §18)."""
+"""The maximum items of one request: as many as a chat can restore messages (PROTOCOL §18)."""
 
 Metadata: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
@@ -45,7 +45,7 @@ class ConversationName(msgspec.Struct, frozen=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True):
-    """The wish for reasoning."""
+    """The request's parameters for reasoning."""
 
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
 
@@ -86,8 +86,8 @@ class ConversationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(NamedTuple):
-    """The answers that a run waits for: results of calls, as (call id, text), and decisions. `chat_id` is the chat that
-    the ids of the calls name; '' if they name none."""
+    """The answers that a run waits for: results of calls, as (call id, text), and decisions. `chat_id` is the chat in
+    the ids of the calls; '' if they contain none."""
 
     results: list[tuple[str, str]]
     decisions: list[Decision]
@@ -107,14 +107,14 @@ _responses: msgspec.json.Decoder[ResponseRequest] = msgspec.json.Decoder(Respons
 _conversations: msgspec.json.Decoder[ConversationRequest] = msgspec.json.Decoder(ConversationRequest)
 
 _SKIPPED = frozenset({"reasoning", "mcp_approval_request", "mcp_call", "mcp_list_tools"})
-"""Items that clients send back, and that the chat has already."""
+"""Types of items that clients send back and that the chat already has."""
 
 
 def read_response(body: bytes) -> ResponseRequest:
     """Decode the body of `POST /v1/responses`.
 
     Raises:
-        BadRequest: the body is malformed, or asks for what this server cannot do.
+        BadRequest: the body is malformed, or asks for something that this server does not support.
     """
     asked = decode_body(_responses, body)
     if asked.prompt is not None:
@@ -137,7 +137,7 @@ def read_conversation(body: bytes) -> ConversationRequest:
 
 
 def declared_tools(tools: Sequence[JsonObject]) -> list[DeclaredTool]:
-    """Return function tools as those that a message declares. Raises BadRequest for any other tool."""
+    """Return function tools in the form in which a message declares tools. Raises BadRequest for any other tool."""
     found: list[DeclaredTool] = []
     for number, tool in enumerate(tools):
         if tool.get("type") != "function":
@@ -156,7 +156,7 @@ def declared_tools(tools: Sequence[JsonObject]) -> list[DeclaredTool]:
 
 def read_input(given: str | Sequence[JsonObject], path: str = "/input") -> Given:
     """Return the parts of a request's input. Results of functions at its end are answers that a run waits for; earlier
-    ones are part of the history, with their calls.
+    results are part of the history, with their calls.
 
     Raises:
         BadRequest: an item has an unknown type or lacks a field; `path` points at it.
@@ -206,7 +206,7 @@ def read_input(given: str | Sequence[JsonObject], path: str = "/input") -> Given
 
 
 def _add_call(messages: list[JsonObject], item: JsonObject, where: str) -> None:
-    """Add a call of the history to the message of the assistant that makes it."""
+    """Add a call of the history to the assistant message that makes it."""
     call: JsonObject = {
         "id": read_call_id(_text(item, "call_id", where))[0],
         "type": "function",

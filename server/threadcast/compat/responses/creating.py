@@ -70,8 +70,8 @@ async def create_response(request: Request) -> Response:
 
 
 class _Target:
-    """Where a request belongs. `state` is that of the chat, None for a new chat. `branch_at` is the message of another
-    chat below which the new chat begins."""
+    """The place of a request. `state` is the chat's state, None for a new chat. `branch_at` is the message of another
+    chat after which the new chat begins."""
 
     def __init__(self, chat_id: str, state: ChatState | None = None, branch_at: tuple[str, str] | None = None) -> None:
         self.chat_id = chat_id
@@ -108,7 +108,7 @@ def _is_waiting(state: ChatState) -> bool:
 
 
 def _continued(edge: Edge, principal: Principal, asked: ResponseRequest, given: Given, target: _Target) -> Response:
-    """Answer what a run waits for, and show how it goes on."""
+    """Post the answers that a run waits for, and return the continuation."""
     state = target.state
     if given.content:
         raise BadRequest("send answers of calls and new messages in two requests", path="/input")
@@ -153,7 +153,7 @@ class ResponseSliceOfOpenRun(ResponseSlice):
 
 
 async def _asked(edge: Edge, principal: Principal, asked: ResponseRequest, given: Given, target: _Target) -> Response:
-    """Post the message of a request, and show its run."""
+    """Post the message of a request, and return its run."""
     state = target.state
     if state is not None and _is_waiting(state):
         raise Conflict("the chat waits for the answers of the last response; decide and answer first")
@@ -271,7 +271,7 @@ def _answer(
 
 
 class _Begun(ResponseAnswer):
-    """The answer to a request for a background response: as soon as its message is stored."""
+    """The answer to a request for a background response, sent as soon as its message is stored."""
 
     async def _tell_once(self, scope, receive, send, state, watch) -> None:  # type: ignore[no-untyped-def]  # as its base
         stream = self._projection

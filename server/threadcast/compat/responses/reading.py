@@ -57,9 +57,9 @@ async def read_one(request: Request) -> Response:
 
 
 def _following(edge: Edge, principal: Principal, found: Found, own_id: ResponseId, after: int) -> ResponseAnswer:
-    """Return the events of a response after the number `after`: those of the log, and then those to come."""
+    """Yield the events of a response after the number `after`: those in the log, and then new ones."""
     echo, calls = found.stream.echo, set(found.run.client_calls)
-    if found.trimmed is not None:  # the numbers have changed; the last event, which has the whole response, is sent
+    if found.trimmed is not None:  # the numbers have changed, so the last event, which has the whole response, is sent
         after = min(after, found.stream.last_number - 1 if found.stream.is_done else found.stream.last_number)
     stream = ResponseStream(own_id, echo, starting_after=after, client_calls=calls)
     followed = ResponseAnswer(edge, principal, own_id.chat_id, stream, ResponseSlice(own_id), detaches=True)

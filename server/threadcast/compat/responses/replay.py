@@ -2,7 +2,7 @@
 
 A response is projected again from the beginning of its run, so that its frames have the same numbers at every process
 and after a takeover. The log holds at least the newest 2,000 events. If it no longer holds the beginning of a response,
-the response is made from its messages: with the same text, calls and end, in fewer frames.
+the response is reconstructed from its messages: with the same text, calls and end, in fewer frames.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -42,14 +42,14 @@ __all__ = ["Found", "ResponseAnswer", "ResponseSlice", "echo_of", "find_response
 
 
 INBOX_READ_MAX = 200
-"""The most commands that are looked through for one that is not taken yet: an inbox holds about 100 (PROTOCOL §18)."""
+"""The maximum commands that are searched for one that is not taken yet: an inbox holds about 100 (PROTOCOL §18)."""
 
 
 class ResponseSlice(RunSlice):
     """Finds the events of a response: those of the run that its message began, or those after the command that
     continues a waiting run. `client_calls` are the calls of the run that a client was asked for before that command,
-    and `message` is the message that began the run. `continues` tells that the command continues a waiting run, which
-    the id of a stored response tells, too."""
+    and `message` is the message that began the run. `continues`: the command continues a waiting run; the id of a
+    stored response contains this, too."""
 
     continues = False
 
@@ -93,7 +93,7 @@ def echo_of(message: Message | None) -> JsonObject:
 
 
 async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, starting_after: int = -1) -> Found:
-    """Return a response as it is now. `stream` has made its frames up to now.
+    """Return the present form of a response. `stream` has made its frames up to now.
 
     Raises:
         NotFound: the caller has no such response.
@@ -106,7 +106,7 @@ async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, st
     # The inbox is read before the log, because a command leaves the inbox when it enters the log.
     inbox = await edge.store.read_inbox(own_id.chat_id, INBOX_READ_MAX)
     waits = any(f'"{own_id.request_id}"'.encode() in entry.body for entry in inbox)
-    # The state is read last, so that it knows all answers of the events.
+    # The state is read last, so that it contains all answers of the events.
     run, events, _ = await _read(edge, own_id)
     state, _ = await load_folded(edge.store, own_id.chat_id, with_facts=False)
     found = next((each for each in state.nodes.values() if each.client_request_id == own_id.request_id), None)
@@ -152,7 +152,7 @@ async def _read(edge: Edge, own_id: ResponseId) -> tuple[ResponseSlice, list[Eve
 
 
 def messages_as_events(state: ChatState, own_id: ResponseId, first: Message) -> tuple[ResponseSlice, list[Event]]:
-    """Return the events that messages of the tree stand for, if the log has lost the real ones."""
+    """Return the events that the messages of the tree stand for, if the log no longer has the real ones."""
     run = ResponseSlice(own_id, state.runtime.run_id or "ended")
     run.message = first
     events: list[Event] = []
@@ -242,7 +242,7 @@ class ResponseAnswer(RunAnswer):
         assert isinstance(stream, ResponseStream)
         async with join_chat(self._edge.store, self._chat_id) as (state, watch):
             self._run, events = messages_as_events(state, stream.own_id, first)
-            self._run.has_ended = False  # it ends with the last of these events
+            self._run.has_ended = False  # the response ends with the last of these events
             yield None, _Replay(events, watch)  # type: ignore[misc]  # as above
 
     def _opened(self):  # type: ignore[no-untyped-def]  # as RunAnswer._opened

@@ -1,7 +1,7 @@
 """The ids of responses: `resp_` and the request that began the response, then the chat.
 
-An id names everything that is needed to find the response in its chat's log, at any process. Whoever guesses an id gets
-nothing, because each chat has an owner.
+An id names everything that is needed to find the response in its chat's log, at any process. A guessed id is useless,
+because each chat has an owner.
 """
 
 import re

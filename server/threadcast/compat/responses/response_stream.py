@@ -27,7 +27,7 @@ from threadcast_protocol.wire.tool_names import mcp_server_of
 __all__ = ["APPROVAL_PREFIX", "ECHO", "ResponseStream", "call_output_item", "error_object"]
 
 ECHO = "openai_response"
-"""The key in a message's `context` for the fields of the request that every answer about its response repeats."""
+"""The key in a message's `context` for those fields of the request that every answer about its response repeats."""
 
 APPROVAL_PREFIX = "mcpr_"
 """The id of an approval request is this prefix and the id of the tool call."""
@@ -36,7 +36,7 @@ OWN_LABEL = "threadcast"
 """`server_label` of the server's own tools, which belong to no MCP server."""
 
 _CUT = frozenset({"unavailable"})
-"""Codes that end a stream but not its run: the client may come back with `starting_after`."""
+"""Codes that end a stream but not its run: the client may reconnect with `starting_after`."""
 
 
 class ResponseStream(Projection):
@@ -107,7 +107,7 @@ class ResponseStream(Projection):
         }
 
     def fail(self, code: str, message: str) -> list[OutFrame]:
-        """Return the last frames for a run that was refused. If only this stream is cut, it ends without a last
+        """Return the last frames for a run that was refused. If only this stream is interrupted, it ends without a last
         frame."""
         if code not in _CUT:
             return super().fail(code, message)
@@ -115,7 +115,7 @@ class ResponseStream(Projection):
         return []
 
     def show_input(self, message: Message) -> None:
-        """Take note of the message that began the run."""
+        """Record the message that began the run."""
         self.last_message_id = self.last_message_id or message.message_id
         parts = message.content if isinstance(message.content, list) else []
         content = [{"type": "input_text", "text": text_of(message.content)}]
@@ -190,7 +190,7 @@ class ResponseStream(Projection):
         return frames
 
     def _grow(self, kind: str, message_id: str, text: str) -> list[OutFrame]:
-        """Add text to the open item, or to a new one of this kind."""
+        """Add text to the open item, or to a new item of this kind."""
         frames: list[OutFrame] = []
         if self._open is None or self._output[self._open]["type"] != kind:
             frames += self._close()
@@ -243,7 +243,7 @@ class ResponseStream(Projection):
         return [*frames, *self._event("response.output_item.done", output_index=index, item=done)]
 
     def _whole(self, item: JsonObject) -> list[OutFrame]:
-        """Return the frames of an item that is finished as soon as it is there."""
+        """Return the frames of an item that is complete when it appears."""
         index = len(self._output)
         self._output.append(item)
         frames = self._event("response.output_item.added", output_index=index, item=item)
@@ -328,7 +328,7 @@ class ResponseStream(Projection):
         return [*frames, *self._event(f"response.{self.status}", response=self.body())]
 
     def _event(self, kind: str, **fields: object) -> list[OutFrame]:
-        """Return the frame with the next number; [] if the client has it."""
+        """Return the frame with the next number; [] if the client already has it."""
         number = self._next_number
         self._next_number += 1
         if number <= self._starting_after:
@@ -362,7 +362,7 @@ def _label(tool_name: str) -> str:
 
 
 def _error_code(code: str) -> str:
-    """Return the closed code of OpenAI's `ResponseError` for one of ours."""
+    """Return the code of OpenAI's closed set `ResponseError` for one of our codes."""
     if code in ("rate_limited", "queue_full"):
         return "rate_limit_exceeded"
     return "invalid_prompt" if code in ("bad_request", "invalid_content", "too_large") else "server_error"

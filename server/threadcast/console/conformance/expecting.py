@@ -3,7 +3,7 @@
 `Cursor` matches the events of one chat (`expect`); `BlockCursor` matches blocks of any stream as they are on the wire
 (`frames`).
 
-Some events may come anywhere on the wire: `thread_updated`, `agent_step`, a `tool_status` between beginning and end,
+Some events may occur anywhere on the wire: `thread_updated`, `agent_step`, a `tool_status` between beginning and end,
 and a `runtime_updated` that does not change the state. `expect` skips these unless the list names them. Consecutive
 `stream_delta` events count as one event with the joined text, because a server may cut a text anywhere.
 """

@@ -14,8 +14,8 @@ from threadcast_protocol.wire.errors import Failed
 __all__ = ["erase_forever"]
 
 LOOK_SECONDS = 60.0
-"""Seconds between looks for deletions, each of 16 small commands. A deletion before the start of the server is noticed
-at the first look, and its content leaves the file at the second one."""
+"""Seconds between checks for deletions, each of 16 small commands. A deletion before the start of the server is noticed
+at the first check, and its content leaves the file at the second one."""
 
 AGAIN_SECONDS = 300.0
 """Seconds between attempts while a rewrite fails: a full disk stays full for a while."""

@@ -103,7 +103,7 @@ class Chat:
 
     @property
     def waiting(self) -> WaitingRun | None:
-        """The run that waits, if the chat needs a worker for nothing else."""
+        """The waiting run, if the chat needs a worker only for that run."""
         if self.inbox or not self.meta.get("waits"):
             return None
         return WaitingRun(self.meta["owner"], self.meta["waits"])

@@ -92,8 +92,8 @@ class Claims(Protocol):
         due for so long, and chats that another worker held without releasing them."""
 
     async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
-        """Take this chat before its time, because its waiting run may go on. Returns False if the chat has an owner or
-        is at rest."""
+        """Take this chat before its time, because its waiting run may continue. Returns False if the chat has an owner
+        or is at rest."""
 
     def bell(self) -> AbstractAsyncContextManager[DueBell]: ...
 
@@ -110,8 +110,8 @@ class Leases(Protocol):
     async def release(
         self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
     ) -> Released:
-        """Give the chat back, to be looked at again at `when_ms`. With `compacted`, which must be of this head, the
-        same step compacts the log. Raises Lost, Fenced."""
+        """Release the chat until `when_ms`. With `compacted`, which must belong to this head, the same step compacts
+        the log. Raises Lost, Fenced."""
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         """Raises Lost."""

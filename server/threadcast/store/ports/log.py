@@ -124,8 +124,7 @@ class Log(Protocol):
         if there is one. Entries between two pages may be trimmed meanwhile, so compare each entry's `before`."""
 
     async def read_history(self, chat_id: str, *, last_only: bool = False) -> list[bytes]:
-        """Return the parts of the chat's history as they are stored, oldest first, or the last one alone
-        (`history_parts.py`)."""
+        """Return the stored parts of the chat's history, oldest first, or only the last part (`history_parts.py`)."""
 
     async def heads(self, chat_ids: Sequence[str]) -> list[str]:
         """Return the head string of each chat ('' for a chat without a log), in one pipeline."""

@@ -105,8 +105,8 @@ class McpConnection:
     async def ask(self, make: "Callable[[mcp.Client], Awaitable[_T]]", asking: AskingCall | None = None) -> _T:
         """Run `make` with the client in the connection's task and return its result. Cancelling this call cancels
         `make` and notifies the server. After an expired session `make` runs again in a new session, since the server
-        did not process the first request. `asking` is the call of a tool that `make` makes, whose people the server may
-        ask.
+        did not process the first request. `asking` is the tool call that `make` carries out; the server may ask the
+        people of its chat.
 
         Raises:
             McpUnavailable: the server is not connected, too many requests wait, or the connection was lost. Exceptions
@@ -159,7 +159,7 @@ class McpConnection:
             return await self._live_once(live)
         except BaseException as wrong:  # boundary: as in `run`
             pass_on(wrong)
-            if live.over.is_set():  # what the server did, in place of what followed from it in the SDK
+            if live.over.is_set():  # the server's action, instead of its consequence in the SDK
                 return live.why
             raise
         finally:

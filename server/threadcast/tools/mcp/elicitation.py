@@ -1,9 +1,9 @@
 """Passes questions of an MCP server on to people: the request `elicitation/create` (MCP specification 2025-06-18).
 
-A server asks on its connection, which many chats share, and its request does not name the call that it belongs to. Over
-streamable HTTP, and in the newer protocol that embeds questions in results, the request arrives in the context of its
-call. Otherwise the call is only clear if all calls in progress belong to one chat. A question is never shown in a chat
-that may be the wrong one.
+A server asks on its connection, which many chats share, and its request does not name the call to which it belongs.
+Over streamable HTTP, and in the newer protocol that embeds questions in results, the request arrives in the context of
+its call. Otherwise the call is only known if all calls in progress belong to one chat. A question is never shown in a
+chat that may be the wrong one.
 """
 
 from collections.abc import AsyncIterator
@@ -29,14 +29,14 @@ __all__ = ["AskingCall", "Elicitations", "Slot", "current_call", "form_schema", 
 _log = structlog.get_logger()
 
 QUESTIONS_MAX = 5
-"""The most questions of one call. A person who is asked again and again answers without reading."""
+"""The maximum questions of one call. A person who is asked again and again stops reading the questions."""
 
 OPEN_MAX = 48
-"""The most open questions of one server. Above `REQUESTS_OPEN_MAX` (traffic.py) the server would be disconnected."""
+"""The maximum open questions of one server. Above `REQUESTS_OPEN_MAX` (traffic.py) the server would be disconnected."""
 
 PROPERTIES_MAX = 50
 TEXT_MAX_CHARACTERS = 500
-"""The longest title or description of a field, and the longest choice."""
+"""The maximum length of a field's title or description, and of a choice."""
 
 CHOICES_MAX = 100
 
@@ -46,16 +46,16 @@ _KEPT = {
     "integer": ("minimum", "maximum"),
     "boolean": (),
 }
-"""The keywords of a field that are passed on, by its type. A `pattern` is not, because checking an answer against the
-regular expression of a stranger can take exponential time."""
+"""The keywords of a field that are passed on, by its type. A `pattern` is left out, because checking an answer against
+the regular expression of a stranger can take exponential time."""
 
 _SECRETS = ("password",)
-"""Formats of fields that no server may ask for."""
+"""Formats of fields that no server may request."""
 
 
 class Slot:
-    """The place of a request among those that run at once. A request leaves its place while it asks people, so that
-    open questions do not stop other calls of the server."""
+    """The place of a request among those that run at the same time. A request leaves its place while it asks people, so
+    that open questions do not stop other calls of the server."""
 
     def __init__(self, slots: anyio.Semaphore) -> None:
         """Begin with a place that was acquired from `slots`."""
@@ -69,7 +69,7 @@ class Slot:
         self._settle()
 
     def _settle(self) -> None:
-        """Give the place back if the request has ended, perhaps while it waited for the place."""
+        """Give the place back if the request has ended, possibly while it waited for the place."""
         if self._is_over:
             self._give_back()
 
@@ -80,7 +80,7 @@ class Slot:
 
     @asynccontextmanager
     async def left(self) -> AsyncIterator[None]:
-        """Leave the place during the block. The last of several such blocks waits for a place again."""
+        """Leave the place during the block. When the last of several such blocks ends, it waits for a place again."""
         self._leaving_count += 1
         self._give_back()
         try:
@@ -168,7 +168,7 @@ class Elicitations:
         return mcp_types.ErrorData(code=mcp_types.INVALID_PARAMS, message=f"the question was not shown: {why}")
 
     def _call(self) -> AskingCall | None:
-        """Return the call that asks; None if that is not clear."""
+        """Return the call that asks; None if that cannot be determined."""
         call = current_call.get()
         if call is not None:
             return None if call.is_closed else call
@@ -192,14 +192,14 @@ class Elicitations:
 
 
 def plain_text(text: str) -> str:
-    """Return the words of a server without control characters, and not longer than a question may be."""
+    """Return a server's text without control characters, cut to the maximum length of a question."""
     kept = (character for character in text if character == "\n" or not has_control_characters(character))
     return "".join(kept).strip()[:QUESTION_TEXT_MAX_CHARACTERS]
 
 
 def form_schema(requested: object) -> JsonObject | None:
-    """Return the schema of a form with the parts of `requested` that the specification allows; None if it asks for
-    anything else."""
+    """Return the schema of a form with the parts of `requested` that the specification allows; None if the server asks
+    for anything else."""
     if not isinstance(requested, dict) or requested.get("type", "object") != "object":
         return None
     properties = requested.get("properties", {})
@@ -221,7 +221,7 @@ def form_schema(requested: object) -> JsonObject | None:
 
 
 def _field(wanted: JsonObject) -> JsonObject | None:
-    """Return the schema of one field; None if a form cannot have it."""
+    """Return the schema of one field; None if a form cannot contain it."""
     kind = wanted.get("type")
     field: JsonObject = {}
     for key in ("title", "description"):
@@ -255,7 +255,7 @@ def _numbers(wanted: JsonObject, keys: tuple[str, ...]) -> JsonObject:
 
 def _choices(wanted: object, titled: str) -> JsonObject | None:
     """Return the choices of a field, as `enum` or as constants with titles; {} if they cannot be shown, None if the
-    field is no choice."""
+    field is not a choice."""
     if not isinstance(wanted, dict):
         return {}
     values, names = wanted.get("enum"), wanted.get("enumNames")

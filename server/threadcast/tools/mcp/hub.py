@@ -148,8 +148,8 @@ class McpHub:
         roles: Collection[str],
         fetch: "Callable[[mcp.Client], Awaitable[list[JsonObject]]]",
     ) -> None:
-        """Raise ToolFailed unless a caller with `roles` may attach the item of which the field `key` is `wanted`. The
-        answer is the same for an unknown server, so that callers learn nothing about servers that are not for them."""
+        """Raise ToolFailed unless a caller with `roles` may attach the item whose field `key` equals `wanted`. The
+        answer is the same for an unknown server, so that callers learn nothing about servers that they may not use."""
         if server not in self._connections or not self._may_list(server, kind, roles):
             raise ToolFailed(
                 f"there is no MCP server {server!r} whose {kind} you may attach; GET /v1/mcp/{kind} lists those that "

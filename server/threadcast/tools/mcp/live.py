@@ -105,7 +105,7 @@ class Live:
             with request.scope:
                 await request.make(client)
                 request.is_answered = True
-        except BaseException as wrong:  # boundary: the caller gets it
+        except BaseException as wrong:  # boundary: the caller gets the error
             pass_on(wrong)
             request.error = wrong
             if self.is_expired(wrong):

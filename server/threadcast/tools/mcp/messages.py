@@ -18,7 +18,7 @@ MENDED_AT_ONCE_MAX_BYTES = 262_144
 
 
 async def read_message(data: bytes) -> SessionMessage | None:
-    """Return the message in `data`, repaired if necessary; None if it is no message."""
+    """Return the message in `data`, repaired if necessary; None if it is not a message."""
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(data, by_name=False))
     except ValidationError:

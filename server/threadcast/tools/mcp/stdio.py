@@ -101,7 +101,7 @@ async def _read(process: Process, to_us: MemoryObjectSendStream[SessionMessage |
             if await _has_ended(process, FLUSH_SECONDS) and process.returncode is not None:
                 traffic.exited(process.returncode)
     except OverflowError:
-        _signal_group(process, signal.SIGKILL)  # it would go on sending the same line
+        _signal_group(process, signal.SIGKILL)  # a server would continue to send the same line
         traffic.too_long()
     except (*_GONE, ServerBroke):
         pass
@@ -116,7 +116,7 @@ async def _pieces(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
 
 
 async def _discard(stream: ByteReceiveStream) -> None:
-    """Read the rest of the output, so that a server that is asked to end is not held up at a full pipe. Ends when
+    """Read the rest of the output, so that a server that is told to end is not blocked by a full pipe. Ends when
     `_stop` has closed the pipe."""
     with anyio.CancelScope(shield=True), suppress(*_GONE):
         while True:
@@ -154,8 +154,8 @@ async def _watch_exit(
 
 
 class _ErrorLog:
-    """Logs lines of a server's error output within bounds, and the last lines of a longer output once it pauses: the
-    end of a stack trace is its reason."""
+    """Logs lines of a server's error output within bounds, and the last lines of a longer output once it pauses,
+    because the end of a stack trace contains its reason."""
 
     def __init__(self, name: str) -> None:
         self._name = name

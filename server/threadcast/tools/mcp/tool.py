@@ -96,7 +96,8 @@ writes the exception to its error output alone."""
 
 
 def _hint(text: str, user: str) -> str:
-    """Return what helps an operator to find the reason of a failure; "" for a failure that names its own reason."""
+    """Return a hint that helps an operator to find the reason of a failure; "" for a failure that names its own
+    reason."""
     hints = []
     if is_wordless := _WORDLESS.fullmatch(text.strip()) is not None:
         hints.append("The lines mcp.stderr of Threadcast's log have the reason.")

@@ -49,8 +49,8 @@ TOOLS_MAX_BYTES = 1_048_576
 
 NAMES_MAX = 10_000
 NAMES_MAX_BYTES = 4 * TOOLS_MAX_BYTES
-"""Maximum different tools that a connection offers one after the other, and their bytes. The SDK keeps something about
-each of them until the connection ends."""
+"""Maximum different tools that a connection offers one after the other, and their bytes. The SDK stores data about each
+of them until the connection ends."""
 
 
 class ServerBroke(Exception):
@@ -81,7 +81,7 @@ class Throttle:
 
 
 class _Id(msgspec.Struct):
-    """The fields of a message that tell whether it answers a request."""
+    """The fields of a message that determine whether it answers a request."""
 
     id: int | str | None = None
     method: str | None = None
@@ -152,7 +152,7 @@ class Traffic:
             await anyio.sleep(late_seconds)
 
     def _refused(self, message: bytes) -> bytes:
-        """Return the answer to read in place of a message with too many values; b"" if it answers no request."""
+        """Return the answer that replaces a message with too many values; b"" if the message answers no request."""
         try:
             found = _ID.decode(message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -206,8 +206,8 @@ class Traffic:
 
 
 def _fitting(tool: Any) -> JsonObject | None:  # Any: JSON of the server
-    """Return the used fields of a tool; None if it is no tool or its name is too long. The SDK refuses a whole list for
-    one tool without a name, or whose schema is of no object."""
+    """Return the used fields of a tool; None if it is not a tool or its name is too long. The SDK refuses a whole list
+    because of one tool without a name, or with a schema that is not that of an object."""
     schema = tool.get("inputSchema") if isinstance(tool, dict) else None
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return None

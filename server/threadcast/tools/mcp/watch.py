@@ -32,7 +32,7 @@ from threadcast.tools.mcp.traffic import ServerBroke, Throttle, Traffic, lines
 __all__ = ["watched_transport"]
 
 for _name in ("mcp", "client"):  # the SDK's loggers, which log a stack for each bad message of a server
-    logging.getLogger(_name).setLevel(logging.CRITICAL)  # we log how a connection ended
+    logging.getLogger(_name).setLevel(logging.CRITICAL)  # the end of a connection is logged here
 
 HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """Seconds to connect and to send, and between two parts of an answer, as in the SDK's own client: a server may hold a
