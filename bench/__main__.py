@@ -34,6 +34,7 @@ ROWS = {
     "bombs": "requests made to be slow: how long one keeps the event loop busy",
     "fairness": "the first token of 50 modest callers while another caller floods the server with slow runs",
     "floods": "floods of hostile requests: memory, /livez, and what another caller waits",
+    "holds": "how long one command holds the store: imports, checkpoints, blobs, logs, lists, leases",
     "page": "the page in Chromium: opening a long chat, frames while an answer streams, download sizes",
 }
 """Maps the name of each row, which is a module, to its description in `--help`."""
