@@ -54,6 +54,22 @@ def tree(count: int) -> bytes:
     return b"\n".join(encode(line) for line in [{**head, **counts}, *lines, *more])
 
 
+def test_parts_of_two_versions_that_divide_a_file_in_other_ways_are_never_mixed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (ours,) = read_exports(tree(10))
+    monkeypatch.setattr(import_files, "PART_MAX_BYTES", 2 * import_files.PART_MAX_BYTES)
+    (theirs,) = read_exports(tree(10))
+    chat = PureChat()
+    chat.command(ours.parts[0], by=SYSTEM)
+    ((_, accepted, result),) = [each[:3] for each in acks(chat.command(theirs.parts[1], by=SYSTEM))]
+    assert (accepted, result["code"]) == (False, "conflict")
+    monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
+    head = {"type": "chat", "format": 1, "chat_id": "c1", "leaf_id": None, "thread": {}}
+    (single,) = read_exports(encode({**head, "message_count": 0, "payload_count": 0, "agent_count": 0}))
+    assert len(single.parts) == 1 and len(single.parts[0].import_id) == 32, "as every version names it"
+
+
 def test_a_part_with_many_branches_costs_one_copy_of_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1_000)
     copies: list[int] = []

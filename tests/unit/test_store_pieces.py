@@ -1,5 +1,6 @@
 """The store's pure pieces: keys, checkpoints, a listener's queue, the table of foreign errors, the scripts' form."""
 
+import random
 from contextlib import suppress
 from zlib import crc32
 
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions as redis_errors
 
+from threadcast.chat.entries import FORMAT_VERSION
+from threadcast.store.bounds import WHOLE_MAX_BYTES
 from threadcast.store.redis import checkpoint
 from threadcast.store.redis.connection import AccessRefused, explain_error
 from threadcast.store.redis.keys import Keys
@@ -47,8 +50,26 @@ async def test_checkpoint_comes_back_as_it_was_and_is_the_same_each_time(size: i
     state = b"0123456789abcdef" * (size // 16 + 1)
     stored = await checkpoint.compose("7-3 00000000000000aa 12", 2, state[:size])
     assert stored == await checkpoint.compose("7-3 00000000000000aa 12", 2, state[:size])
-    assert stored.startswith(b"7-3 00000000000000aa 12 2\n")
-    assert await checkpoint.split(stored) == ("7-3 00000000000000aa 12", 2, state[:size])
+    assert stored.snap.startswith(b"7-3 00000000000000aa 12 2\n") and not stored.slices
+    assert checkpoint.sliced(stored.snap) is None
+    assert await checkpoint.split(stored.snap) == ("7-3 00000000000000aa 12", 2, state[:size])
+
+
+async def test_a_large_checkpoint_has_slices_and_looks_newer_to_versions_that_know_none() -> None:
+    state = random.Random(1).randbytes(WHOLE_MAX_BYTES + 1)
+    head = "7-3 00000000000000aa 12"
+    stored = await checkpoint.compose(head, 2, state)
+    known = checkpoint.sliced(stored.snap)
+    assert known is not None and known.version == 2 and known.size_bytes == len(stored.slices) > WHOLE_MAX_BYTES
+    assert known.line.startswith(f"{head} ") and len(known.line) < 128, "the scripts compare the first 128 bytes"
+    as_before = await checkpoint.split(stored.snap)  # as every version before slices reads it
+    assert as_before is not None and as_before[0] == head and as_before[1] > FORMAT_VERSION + 1_000 and not as_before[2]
+
+
+@given(st.binary())
+async def test_no_bytes_make_the_slices_fail_otherwise_than_with_our_error(data: bytes) -> None:
+    with suppress(Internal):
+        checkpoint.sliced(b"7-3 00000000000000aa 12 %d\n" % checkpoint.SLICED_VERSION + data)
 
 
 @given(st.binary())
@@ -124,6 +145,7 @@ def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> Non
         "release",
         "handover",
         "delete",
+        "dead_drop",
         "quarantine",
         "allowance_return",
         "erase_done",
@@ -131,7 +153,7 @@ def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> Non
     }
     for name, script in SCRIPTS.items():
         first, second, *_ = script.source.decode().splitlines()
-        reading = name in {"load", "blob_get", "account"}
+        reading = name in {"load", "snap_slice", "inbox", "blob_get", "account"}
         flags = " flags=no-writes" if reading else " flags=allow-oom" if name in leaving else ""
         assert (first, second.startswith(f"-- {name}: ")) == (f"#!lua{flags}", True)
         assert "-- Repeat: " in script.source.decode() or name == "writable"

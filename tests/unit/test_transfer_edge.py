@@ -10,6 +10,9 @@ from tests.unit.actor_harness import Harness, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from tests.unit.test_commands_edge import edge
 from threadcast.api import transfer
+from threadcast.chat import import_files
+from threadcast.store.bounds import INBOX_MAX
+from threadcast.store.load import load_folded
 from threadcast_protocol.wire.messages import JsonObject
 from threadcast_protocol.wire.principal import LOCAL
 
@@ -97,3 +100,29 @@ async def test_an_import_that_revives_a_chat_and_is_sent_again_before_it_is_take
         await harness.store.delete("a", LOCAL.id, "n2")
         assert await send(client, export("a")) == {**NOTHING, "accepted": ["a"]}
     assert len(await harness.store.read_inbox("a", 9)) == 1, "after another delete it is a new one"
+
+
+async def test_parts_wait_for_room_in_the_inbox_but_not_for_ever(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(INBOX_MAX, "exempt", 1)
+    monkeypatch.setattr(import_files, "PART_MAX_MESSAGES", 1)
+    monkeypatch.setattr(transfer, "ROOM_PAUSE_SECONDS", 0.01)
+    lines: list[JsonObject] = [
+        {"type": "chat", "format": 1, "chat_id": "a", "leaf_id": "m3", "thread": {}}
+        | {"message_count": 4, "payload_count": 0, "agent_count": 0}
+    ]
+    for number in range(4):
+        parent = {"parent_id": f"m{number - 1}"} if number else {}
+        message = {"role": "user", "content": "hi", "message_id": f"m{number}", **parent}
+        lines.append({"type": "message", "message": message})
+    body = "\n".join(map(json.dumps, lines)).encode()
+    async with edge(harness) as client:
+        monkeypatch.setattr(transfer, "PART_WAIT_SECONDS", 0.05)
+        (failed,) = (await send(client, body))["failed"]
+        assert failed["code"] == "queue_full" and len(await harness.store.read_inbox("a", 9)) == 1
+        monkeypatch.setattr(transfer, "PART_WAIT_SECONDS", DEADLINE_SECONDS)
+        async with harness.hosting("w1"):
+            assert await send(client, body) == {**NOTHING, "imported": ["a"]}
+    state = (await load_folded(harness.store, "a", with_facts=True)).state
+    assert state.path == ("m0", "m1", "m2", "m3") and state.private.importing is None

@@ -51,7 +51,7 @@ __all__ = ["Actor"]
 
 _log = structlog.get_logger()
 
-COMMANDS_AT_ONCE = 8  # in one reply of the store; a part of an import has 2 MiB, a client's command up to 16 MiB
+COMMANDS_AT_ONCE = 8  # in one reply of the store; a part of an import has 512 KiB, a client's command up to 16 MiB
 POISON_ATTEMPTS = 3
 """After this many takeovers without progress, the run or the next command is ended as their cause (DESIGN §4.7)."""
 

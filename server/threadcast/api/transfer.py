@@ -64,6 +64,9 @@ IMPORT_WAIT_SECONDS = 10.0
 PART_WAIT_SECONDS = 10.0
 """Seconds that the POST waits for each part of a large chat, so that it waits as long as parts take effect."""
 
+ROOM_PAUSE_SECONDS = 0.25
+"""Seconds between two attempts to post a part to an inbox that is full. An inbox has room for 1,000 parts."""
+
 IMPORT_THREADS = 2
 """Threads of this process that read imports. The interpreter runs one thread at a time, so more threads would only slow
 down the event loop."""
@@ -309,6 +312,10 @@ async def _lay_down(
     while (part := await _in_thread(_next_of, parts)) is not None:
         request = await _in_thread(_request_of, principal, chat, part, meta)
         outcome, request_id = await post(edge, part, request), request.request_id
+        with anyio.move_on_after(PART_WAIT_SECONDS):  # until the worker has made room
+            while outcome is PostOutcome.FULL and part.part:
+                await anyio.sleep(ROOM_PAUSE_SECONDS)
+                outcome = await post(edge, part, request)
         if outcome not in (PostOutcome.ACCEPTED, PostOutcome.DUPLICATE):
             break
     return outcome, request_id
@@ -324,7 +331,8 @@ def _request_of(principal: Principal, chat: ChatInFile, part: ImportChat, meta: 
     the chat, or restore a deleted one."""
     thread = part.thread if part.thread.owner is UNSET else replace(part.thread, owner=principal.id)
     life = meta.deleted_at if meta is not None else 0
-    digest = hashlib.sha256(b"%d\n%d\n" % (life, part.part) + chat.digest.encode()).hexdigest()
+    division = part.import_id.removeprefix(chat.digest[:32])
+    digest = hashlib.sha256(f"{life}\n{part.part}\n{chat.digest}{division}".encode()).hexdigest()
     request_id = f"import-{digest[:32]}"
     command = replace(part, client_request_id=request_id, thread=thread)
     kind: PostKind = "exempt" if part.part else "import"

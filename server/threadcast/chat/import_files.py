@@ -65,12 +65,12 @@ EMPTY_LINES_MAX = 1_000
 LINE_NESTING_MAX = NESTING_MAX + 8
 """The maximum nesting in a line: a body's limit, and the few objects in which a line wraps the body."""
 
-PART_MAX_BYTES = 2_097_152
+PART_MAX_BYTES = 524_288
 PART_MAX_MESSAGES = 500
 """The maximum size of one part, in bytes and in messages. A part is one command and becomes one entry of the log, which
 is folded without interruption. The time grows with the size of the chat for each branch in the part: 500 branches of a
-chat of 100,000 messages take about a second, and a lease lasts 3.5 s. An inbox has room for 1,000 commands, so 1 GiB in
-parts of 2 MiB fits."""
+chat of 100,000 messages take about a second, and a lease lasts 3.5 s. To store a part, or the entry that it becomes,
+holds the store for about 2 ms (`bench/holds.py`)."""
 
 
 LARGE_BLOB_BYTES = 1_048_576
@@ -174,7 +174,8 @@ def check_exports(file: Lines, messages_max: int) -> list[ChatInFile]:
 
 
 def read_parts(file: Lines, chat: ChatInFile) -> Iterator[ImportChat]:
-    """Yield the commands that create the chat, in order. The caller sets their request ids."""
+    """Yield the commands that create the chat, in order. The caller sets their request ids. The `import_id` tells how
+    the file was divided, so that parts of a version that divides it in another way are never mixed with these."""
     messages, others = _index(file, chat)
     sized = [(span, span.length + size) for span, _, size in messages]
     plan = [*_parts_of(sized), *_parts_of([(span, span.length) for span in others])] or [[]]
@@ -182,7 +183,7 @@ def read_parts(file: Lines, chat: ChatInFile) -> Iterator[ImportChat]:
     for number, spans in enumerate(plan):
         part = ImportChat(
             client_request_id="import",
-            import_id=chat.digest[:32],
+            import_id=chat.digest[:32] if len(plan) == 1 else f"{chat.digest[:32]}-{PART_MAX_BYTES}",
             part=number,
             parts=len(plan),
             thread=chat.header.thread,

@@ -23,9 +23,14 @@ __all__ = [
     "RESUME_SECONDS",
     "SEEN_GENERATION",
     "SEEN_TTL_SECONDS",
+    "SLICE_BYTES",
+    "SLICE_ENTRIES",
+    "STAGED_SECONDS",
     "TEMPORARY_CHAT_TTL_SECONDS",
     "TEMPORARY_RUN_TTL_SECONDS",
     "TRACES_MAX_COUNT",
+    "TRIM_ENTRIES",
+    "WHOLE_MAX_BYTES",
 ]
 
 INBOX_MAX: dict[PostKind, int] = {"normal": 100, "exempt": 1_000, "import": 1_000, "refusal": 20, "probe": 0}
@@ -91,9 +96,25 @@ CLAIM_LOOKED_AT = 128
 takes Redis 0.5 ms (our own measurement)."""
 
 LOG_PAGE_BYTES = 8 * 1_024 * 1_024
-"""Bytes of entries that one call reads from a log (more if a single entry is larger): this takes Redis some 10 ms. The
-log of an ordinary chat fits, because a checkpoint is due after 256 kB, or after as many bytes as the last checkpoint
-has, and after 64 MB at the latest."""
+"""Bytes of entries that one call reads from a log (more if a single entry is larger), in slices. The log of an ordinary
+chat fits, because a checkpoint is due after 256 kB, or after as many bytes as the last checkpoint has, and after 64 MB
+at the latest."""
+
+SLICE_BYTES, SLICE_ENTRIES = 512 * 1_024, 384
+"""What one command reads or writes of a large value or a log. It holds Redis for 1 ms (512 kB of a value)
+to 2 ms (384 small entries), where 50 MB in one command held it for 100 ms, and 20,000 entries for 80 ms
+(`bench/holds.py`). Each slice of a log costs its reader some 0.3 ms of CPU, so smaller ones would cost more."""
+
+WHOLE_MAX_BYTES = 1_024 * 1_024
+"""Larger values are stored in slices: 1 MiB is written in 1 ms and read in 0.4 ms. Smaller values keep the form that
+older versions read, too (DISPATCH §4)."""
+
+TRIM_ENTRIES = 20_000
+"""The most entries that one command removes from a log: 1 ms. The next trim removes the others."""
+
+STAGED_SECONDS = 60
+"""A value that is written in slices is deleted when so many seconds pass without a further slice, and without the step
+that makes it visible. A slice may take some 5 s on a slow line (`redis/connection.py`)."""
 
 TRACES_MAX_COUNT = 200
 """The number of trace records that a chat keeps, newest first: some twenty runs with tools. A record is at most 64 KiB,

@@ -21,6 +21,9 @@ __all__ = ["RedisAccounts"]
 MEASURED_AT_ONCE = 50
 """Chats that are measured in one pipeline: some 1 ms of Redis, and 10 ms if each has hundreds of blobs."""
 
+NAMES_AT_ONCE = 1_000
+"""Names of chats that one command returns: 0.3 ms."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -49,15 +52,21 @@ class RedisAccounts(RedisPart):
 
     async def recount(self, owner: str) -> None:
         for bucket in range(self._keys.buckets):
-            counted, listed = await self._redis.all(
-                [
-                    (b"HKEYS", self._keys.account(bucket, owner)),
-                    (b"ZRANGE", self._keys.chats(bucket, owner), 0, -1),  # chats that an older version created
-                ]
-            )
+            counted = await self._scanned(b"HSCAN", self._keys.account(bucket, owner))
+            listed = await self._scanned(b"ZSCAN", self._keys.chats(bucket, owner))  # an older version created some
             chats = sorted({*counted, *listed} - {b"*"})
             for start in range(0, len(chats), MEASURED_AT_ONCE):
                 await self._measure([chat.decode() for chat in chats[start : start + MEASURED_AT_ONCE]], owner)
+
+    async def _scanned(self, command: bytes, key: bytes) -> list[bytes]:
+        """Return all names in a hash or a sorted set, some at a time."""
+        names: list[bytes] = []
+        cursor = b"0"
+        while True:
+            cursor, found = await self._redis.send(command, key, cursor, b"COUNT", NAMES_AT_ONCE)
+            names += found[::2]
+            if cursor == b"0":
+                return names
 
     async def measure(self, chat_id: str) -> None:
         """Measure a chat that was released. A failure is logged, because the next release measures the chat again."""
@@ -86,6 +95,7 @@ class RedisAccounts(RedisPart):
                         keys.trace,
                         keys.recent,
                         keys.history,
+                        keys.snap_slices,
                     ),
                     keys.chat_id,
                     owner,

@@ -2,14 +2,17 @@
 
 `RedisStore` in `store.py` inherits from the class of this module. The scripts `append` and `delete` also keep and
 delete blobs, in their own atomic steps. A blob belongs to the chat's owner or, while the chat does not exist, to the
-user who stored it; other users cannot learn that it exists.
+user who stored it; other users cannot learn that it exists. A blob above WHOLE_MAX_BYTES is written and read in slices
+(`slices.py`); processes of versions that do not know slices take it for a missing blob.
 """
 
 from collections.abc import Sequence
 
-from threadcast.store.bounds import BLOB_OVERHEAD_BYTES
+from threadcast.store.bounds import BLOB_OVERHEAD_BYTES, WHOLE_MAX_BYTES
 from threadcast.store.ports import BlobOutcome, BlobPut
+from threadcast.store.redis.connection import Reply
 from threadcast.store.redis.part import RedisPart
+from threadcast.store.redis.slices import gathered, slices_of, staged, unstaged
 from threadcast_protocol.wire.blobs import BLOBS_MAX_COUNT, BLOBS_TOTAL_MAX_BYTES, Blob, BlobFacts
 
 __all__ = ["RedisBlobs"]
@@ -19,22 +22,37 @@ class RedisBlobs(RedisPart):
     """Stores blobs (large message parts) for `RedisStore`."""
 
     async def put_blob(self, request: BlobPut) -> BlobOutcome:
+        data = request.blob.data
+        if len(data) <= WHOLE_MAX_BYTES:
+            return BlobOutcome((await self._put(request, data, 0)).decode())
+        # The first call refuses the blob, or finds it stored, before anything is written.
+        answer = await self._put(request, b"", slices_of(len(data)))
+        if answer == b"UNSTAGED":
+            key = self._keys.chat(request.chat_id).staged_blob(request.blob.hash)
+            answer = await self._put(request, b"", await staged(self._redis, key, data))
+        if answer == b"UNSTAGED":
+            raise unstaged()
+        return BlobOutcome(answer.decode())
+
+    async def _put(self, request: BlobPut, data: bytes, slices: int) -> Reply:
         keys, blob = self._keys.chat(request.chat_id), request.blob
-        answer = await self._redis.call(
+        account, accounts = keys.account(request.owner), keys.account("")
+        return await self._redis.call(
             "blob_put",
-            (keys.blobs, keys.blob(blob.hash), keys.meta, keys.account(request.owner), keys.account("")),
+            (keys.blobs, keys.blob(blob.hash), keys.meta, account, accounts, keys.staged_blob(blob.hash)),
             blob.hash,
             request.owner,
             blob.mime,
-            blob.data,
+            data,
             request.ttl_seconds,
             BLOBS_MAX_COUNT,
             BLOBS_TOTAL_MAX_BYTES,
             1 if request.revives else 0,
             BLOB_OVERHEAD_BYTES,
             keys.chat_id,
+            len(blob.data),
+            slices,
         )
-        return BlobOutcome(answer.decode())
 
     async def hold_blobs(
         self, chat_id: str, owner: str, hashes: Sequence[str], ttl_seconds: int
@@ -43,11 +61,23 @@ class RedisBlobs(RedisPart):
             return {}
         keys = self._keys.chat(chat_id)
         found = await self._redis.call("blob_hold", (keys.blobs, keys.meta), owner, ttl_seconds, *hashes)
-        return {
-            hash: BlobFacts(facts[0].decode(), facts[1]) for hash, facts in zip(hashes, found, strict=True) if facts
-        }
+        known = zip(hashes, found, strict=True)
+        return {hash: BlobFacts(facts[0].decode(), int(facts[1])) for hash, facts in known if facts}
 
     async def get_blob(self, chat_id: str, owner: str, hash: str) -> Blob | None:
         keys = self._keys.chat(chat_id)
-        found = await self._redis.call("blob_get", (keys.blobs, keys.blob(hash), keys.meta), owner)
-        return Blob(hash, found[0].decode(), found[1]) if found else None
+        key = keys.blob(hash)
+        found = await self._redis.call("blob_get", (keys.blobs, key, keys.meta), owner, WHOLE_MAX_BYTES)
+        if not found:
+            return None
+        mime, data, size_bytes, is_sliced = found
+
+        async def read(number: int) -> bytes | None:
+            slice_: bytes | None = await self._redis.send(b"HGET", key, number)
+            return slice_
+
+        if is_sliced:
+            data = await gathered(read, size_bytes)
+        elif size_bytes > WHOLE_MAX_BYTES:  # of an older version; a script would copy it once more
+            data = await self._redis.send(b"HGET", key, b"d")
+        return None if data is None else Blob(hash, mime.decode(), data)

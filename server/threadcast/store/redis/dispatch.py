@@ -6,20 +6,22 @@ the fence that `take` writes decides which worker owns a chat.
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from redis.asyncio.connection import AbstractConnection
 
-from threadcast.store.bounds import BEAT_BATCH, CLAIM_LOOKED_AT, RESUME_MAX_ENTRIES, RESUME_SECONDS
+from threadcast.store.bounds import BEAT_BATCH, CLAIM_LOOKED_AT, RESUME_MAX_ENTRIES, RESUME_SECONDS, TRIM_ENTRIES
 from threadcast.store.ports import Beat, Claimed, Compacted, DueBell, Fenced, Lost, Released, Taken, WaitingRun
 from threadcast.store.redis import checkpoint
 from threadcast.store.redis.connection import Redis, Reply, Value
 from threadcast.store.redis.keys import Keys
 from threadcast.store.redis.log_messages import InboxSignals
 from threadcast.store.redis.part import RedisPart
+from threadcast.store.redis.slices import staged, unstaged
 from threadcast.store.topology.cluster import Cluster
 from threadcast.store.topology.cluster_bell import cluster_bell, pop_bell
 from threadcast.store.topology.route import hang_up
+from threadcast_protocol.wire.errors import StoreFull, Unavailable
 
 __all__ = ["RedisDispatch"]
 
@@ -69,7 +71,7 @@ class RedisDispatch(RedisPart):
         _, head, previous, owner, time_ms = await self._call(
             "take",
             chat_id,
-            (keys.own, keys.head, keys.log, keys.meta, keys.recent, keys.history),
+            (keys.own, keys.head, keys.log, keys.meta, keys.recent, keys.history, keys.snap_slices),
             worker,
             why,
             keys.log_channel,
@@ -100,25 +102,54 @@ class RedisDispatch(RedisPart):
     ) -> Released:
         keys = self._keys.chat(chat_id)
         arguments: list[Value] = [worker, head, b"" if when_ms is None else when_ms]
+        staged_snap = keys.staged_snap(head.partition(" ")[0])
+        slices = 0
+        if compacted is not None:
+            composed = await checkpoint.compose(head, compacted.version, compacted.checkpoint)
+            try:
+                slices = await staged(self._redis, staged_snap, composed.slices)
+            except StoreFull:
+                compacted = None  # a chat comes to rest also when the store's memory is full
         if compacted is not None:
             arguments += [
-                await checkpoint.compose(head, compacted.version, compacted.checkpoint),
+                composed.snap,
                 RESUME_SECONDS,
                 RESUME_MAX_ENTRIES,
                 str(compacted.trim or ""),
                 compacted.part,
                 b"1" if compacted.replaces_last else b"",
                 compacted.drop_first,
+                slices,
+                TRIM_ENTRIES,
             ]
         answer = await self._call(
             "release",
             chat_id,
-            (keys.own, keys.due, keys.head, keys.inbox, keys.snap, keys.log, keys.recent, keys.history),
+            (
+                keys.own,
+                keys.due,
+                keys.head,
+                keys.inbox,
+                keys.snap,
+                keys.log,
+                keys.recent,
+                keys.history,
+                keys.snap_slices,
+                staged_snap,
+            ),
             *arguments,
         )
         if answer == b"FENCED":
             raise Fenced(chat_id)
-        return Released(answer.decode())
+        if answer == b"UNSTAGED":
+            raise unstaged()
+        if answer != b"LONG":
+            return Released(answer.decode())
+        trim = (b"XTRIM", keys.recent, b"MAXLEN", b"~", RESUME_MAX_ENTRIES, b"LIMIT", TRIM_ENTRIES)
+        with suppress(Unavailable):  # the entries expire
+            while await self._redis.send(*trim):
+                pass
+        return Released.OK
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         keys = self._keys.chat(chat_id)

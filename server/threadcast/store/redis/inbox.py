@@ -15,8 +15,10 @@ from threadcast.store.bounds import (
     QUEUE_COUNTS,
     SEEN_GENERATION,
     SEEN_TTL_SECONDS,
+    SLICE_BYTES,
 )
 from threadcast.store.ports import InboxEntry, Posted, PostOutcome, PostRequest, list_owner_of
+from threadcast.store.redis.keys import ChatKeys
 from threadcast.store.redis.part import RedisPart
 
 __all__ = ["DeadLetter", "RedisInbox"]
@@ -32,6 +34,9 @@ class DeadLetter(msgspec.Struct, frozen=True):
     principal: str
     body: str
 
+
+LETTERS_AT_ONCE = 32
+"""Dead letters that one command looks at: 0.4 ms if they have 10 kB each."""
 
 _dead_letters = msgspec.json.Encoder()
 
@@ -56,6 +61,7 @@ class RedisInbox(RedisPart):
                 keys.snap,
                 keys.history,
                 keys.account(request.owner),
+                keys.snap_slices,
             ),
             keys.chat_id,
             request.owner,
@@ -78,10 +84,17 @@ class RedisInbox(RedisPart):
         return Posted(PostOutcome(outcome.decode()), inbox_id.decode() or None)
 
     async def read_inbox(self, chat_id: str, limit: int) -> list[InboxEntry]:
-        found = await self._redis.send(b"XRANGE", self._keys.chat(chat_id).inbox, b"-", b"+", b"COUNT", limit)
-        return [
-            InboxEntry(inbox_id.decode(), fields[1].decode(), fields[3], fields[5]) for inbox_id, fields in found
-        ]  # `post` writes the fields r, u and d in this order
+        entries: list[InboxEntry] = []
+        after = "-"
+        while len(entries) < limit:
+            key = self._keys.chat(chat_id).inbox
+            found = await self._redis.call("inbox", (key,), after, limit - len(entries), SLICE_BYTES)
+            for inbox_id, fields in found:  # `post` writes the fields r, u and d in this order
+                entries.append(InboxEntry(inbox_id.decode(), fields[1].decode(), fields[3], fields[5]))
+            if not found or sum(len(fields[5]) for _, fields in found) < SLICE_BYTES:
+                break
+            after = entries[-1].inbox_id
+        return entries
 
     async def dead_letter(self, chat_id: str, entry: InboxEntry, reason: str) -> None:
         keys = self._keys.chat(chat_id)
@@ -99,6 +112,7 @@ class RedisInbox(RedisPart):
         keys = self._keys.chat(chat_id)
         parent = await self._redis.send(b"HGET", keys.meta, b"parent")  # never changes
         list_owner = list_owner_of(owner, parent.decode() if parent else "")
+        await self._drop_letters(keys)
         answer = await self._redis.call(
             "delete",
             (
@@ -120,6 +134,7 @@ class RedisInbox(RedisPart):
                 keys.gone(owner),
                 keys.recent,
                 keys.history,
+                keys.snap_slices,
             ),
             keys.chat_id,
             owner,
@@ -130,5 +145,16 @@ class RedisInbox(RedisPart):
             keys.log_channel,
             keys.feed_channel(list_owner),
             keys.inbox_signal_prefix,
+            LETTERS_AT_ONCE,
         )
         return bool(answer == b"OK")
+
+    async def _drop_letters(self, keys: ChatKeys) -> None:
+        """Delete the chat's dead letters, beginning with the newest."""
+        kept = 0
+        while kept < DEAD_MAX:
+            first, last = -kept - LETTERS_AT_ONCE, -kept - 1
+            found, left = await self._redis.call("dead_drop", (keys.dead,), keys.chat_id, first, last)
+            if not found:
+                break
+            kept += int(left)

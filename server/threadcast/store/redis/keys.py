@@ -8,11 +8,15 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P chat:<id>:recent`       stream      an hour; the log of a chat at rest, under this name, for readers that resume
 `P chat:<id>:history`      list        as log; compressed parts of older events (`store/history_parts.py`)
 `P chat:<id>:head`         string      as log; head string of the last entry
-`P chat:<id>:snap`         string      as log; the checkpoint (`checkpoint.py`)
+`P chat:<id>:snap`         string      as log; the checkpoint, or what tells of its slices (`checkpoint.py`)
+`P chat:<id>:snap:slices`  hash        as snap; the slices of a large checkpoint by number
+`P chat:<id>:snap:<entry>` hash        a minute; slices that the append of that entry, or a release, makes visible
 `P chat:<id>:inbox`        stream      as log; accepted commands not yet consumed: r request id, u principal, d body
 `P chat:<id>:meta`         hash        as log, 30 days after a delete; what lists, feeds, claims and refusals need
 `P chat:<id>:blobs`        hash        as long as the longest-lived of them: `owner`, and size by hash (hex SHA-256)
-`P chat:<id>:blobs:<hash>` hash        a day, the chat's once an append refers to it: m mime type, d bytes
+`P chat:<id>:blobs:<hash>` hash        a day, the chat's once an append refers to it: m mime type, d bytes; of a large
+                                       blob M mime type, n size, and its slices by number (`blobs.py`)
+`P chat:<id>:blobs:<hash>:new`         hash; a minute; the slices of a blob until all are stored
 `P chat:<id>:trace`        stream      some hours after its last record, see `traces.py`: o owner, r run, k key, d bytes
 `P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`,
 `P chat:<id>:seen:old`                 of a delete `!<nonce>`; two generations of 1,000
@@ -91,6 +95,7 @@ class ChatKeys:
     history = _ChatKey(b":history")
     head = _ChatKey(b":head")
     snap = _ChatKey(b":snap")
+    snap_slices = _ChatKey(b":snap:slices")
     inbox = _ChatKey(b":inbox")
     meta = _ChatKey(b":meta")
     blobs = _ChatKey(b":blobs")
@@ -132,8 +137,14 @@ class ChatKeys:
     def log_channel(self) -> bytes:
         return self._channels + b"log:" + self.chat_id
 
+    def staged_snap(self, entry_id: str) -> bytes:
+        return self.base + b":snap:" + entry_id.encode()
+
     def blob(self, hash: str) -> bytes:
         return self.base + b":blobs:" + hash.encode()
+
+    def staged_blob(self, hash: str) -> bytes:
+        return self.blob(hash) + b":new"
 
     def chats(self, owner: str) -> bytes:
         return self.prefix + b"chats:" + owner.encode()

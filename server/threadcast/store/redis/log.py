@@ -1,5 +1,7 @@
 """The log of a chat in Redis: appends entries after the owner's fence, and loads, reads and follows the log.
 
+A page of a log, and a large checkpoint, are read and written in slices, each by one command (`slices.py`).
+
 Events, facts and states are JSON bytes from the caller, stored and published unchanged. `RedisStore` in `store.py`
 inherits from the class of this module. An append names the head that it follows, and every entry contains its
 predecessor's head string and its own digest, so that a reader can check that no entry is missing.
@@ -11,17 +13,28 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from threadcast.chat.entries import Fence, RawEntry
-from threadcast.store.bounds import LOG_PAGE_BYTES, PUBLISH_MAX_BYTES
+from threadcast.store.bounds import (
+    LOG_PAGE_BYTES,
+    PUBLISH_MAX_BYTES,
+    SLICE_BYTES,
+    SLICE_ENTRIES,
+    TRIM_ENTRIES,
+    WHOLE_MAX_BYTES,
+)
 from threadcast.store.ports import Appended, AppendRequest, AtOnce, Fenced, Loaded, LogMessage, list_owner_of
 from threadcast.store.redis import checkpoint
 from threadcast.store.redis.chat_meta import check_owner
 from threadcast.store.redis.connection import Reply, Value
 from threadcast.store.redis.log_messages import LogMessages
 from threadcast.store.redis.part import RedisPart
-from threadcast_protocol.wire.errors import Internal
+from threadcast.store.redis.slices import gathered, staged, unstaged
+from threadcast_protocol.wire.errors import Internal, Unavailable
 from threadcast_protocol.wire.ids import EntryId
 
 __all__ = ["RedisLog", "parse_entry"]
+
+READS_MAX = 5
+"""The most times that a load begins again, because the checkpoint was replaced while its slices were read."""
 
 _fence = msgspec.json.Decoder(tuple[str, str])
 
@@ -59,9 +72,10 @@ class RedisLog(RedisPart):
         check_owner(request)
         keys = self._keys.chat(request.chat_id)
         list_owner = list_owner_of(request.owner, request.parent)
-        snap = b""
+        composed = checkpoint.Composed(b"", b"")
         if request.checkpoint is not None:
-            snap = await checkpoint.compose(request.head, request.checkpoint_version, request.checkpoint)
+            composed = await checkpoint.compose(request.head, request.checkpoint_version, request.checkpoint)
+        staged_snap = keys.staged_snap(request.head.partition(" ")[0])
         arguments: list[Value] = [
             keys.chat_id,
             request.expected,
@@ -70,7 +84,7 @@ class RedisLog(RedisPart):
             request.events or b"[]",
             request.facts,
             request.acks,
-            snap,
+            composed.snap,
             str(request.trim) if request.trim else b"",
             request.lifetime,
             request.expire_seconds,
@@ -79,6 +93,8 @@ class RedisLog(RedisPart):
             keys.feed_channel(list_owner),
             len(request.meta),
             " ".join(request.blobs),
+            await staged(self._redis, staged_snap, composed.slices),
+            TRIM_ENTRIES,
         ]
         for pair in request.meta:
             arguments += pair
@@ -86,21 +102,61 @@ class RedisLog(RedisPart):
             arguments += consumed
         answer = await self._redis.call(
             "append",
-            (keys.log, keys.head, keys.inbox, keys.meta, keys.snap, keys.history, keys.chats(list_owner), keys.blobs),
+            (
+                keys.log,
+                keys.head,
+                keys.inbox,
+                keys.meta,
+                keys.snap,
+                keys.history,
+                keys.snap_slices,
+                keys.chats(list_owner),
+                keys.blobs,
+                staged_snap,
+            ),
             *arguments,
         )
         if answer == b"FENCED":
             raise Fenced(request.chat_id)
+        if answer == b"UNSTAGED":
+            raise unstaged()
         return Appended.OK if answer == b"OK" else Appended.DUP
 
     async def load(self, chat_id: str) -> Loaded:
-        snap, entries, head, more = await self._read(chat_id, b"", b"+")
-        return Loaded(
-            checkpoint=await checkpoint.split(snap),
-            entries=[parse_entry(entry) for entry in entries],
-            head=head.decode(),
-            is_whole=not more,
-        )
+        for _ in range(READS_MAX):
+            snap, snap_bytes, found, head, more, size = await self._slice(chat_id, b"", b"+", SLICE_BYTES)
+            entries = [parse_entry(entry) for entry in found]
+            known = checkpoint.sliced(snap)
+            if known is None and snap_bytes == len(snap):
+                last = await checkpoint.split(snap)
+            else:
+                last = await self._large_checkpoint(chat_id, snap, snap_bytes, known)
+                if last is None:  # replaced meanwhile
+                    continue
+            present = head.decode()
+            if more:
+                await self._read_on(chat_id, entries, size, present.partition(" ")[0])
+            return Loaded(last, entries, present, is_whole=not more or entries[-1].head == present)
+        raise Unavailable("the checkpoint of this chat is replaced faster than it can be read; try again")
+
+    async def _large_checkpoint(
+        self, chat_id: str, snap: bytes, snap_bytes: int, known: checkpoint.Sliced | None
+    ) -> tuple[str, int, bytes] | None:
+        """Read a checkpoint in slices: its state has slices of its own (`known`), or an older version stored it as one
+        string that begins with `snap`. Returns None if it was replaced meanwhile."""
+        keys = self._keys.chat(chat_id)
+        line, cut = (snap.partition(b"\n")[0], SLICE_BYTES) if known is None else (known.line, 0)
+
+        async def read(number: int) -> bytes | None:
+            found: bytes | None = await self._redis.call("snap_slice", (keys.snap, keys.snap_slices), line, number, cut)
+            return found
+
+        data = await gathered(read, snap_bytes if known is None else known.size_bytes)
+        if data is None:
+            return None
+        if known is not None:
+            data = f"{known.line.rpartition(' ')[0]} {known.version}\n".encode() + data
+        return await checkpoint.split(data)
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         wanted = str(entry_id)
@@ -117,14 +173,43 @@ class RedisLog(RedisPart):
         after: EntryId | None = None,
         newest: bool = False,
     ) -> list[RawEntry]:
-        begin, end = b"-" if after is None else str(after), b"+" if through is None else str(through)
-        _, entries, _, _ = await self._read(chat_id, begin, end, newest=newest)
-        return [parse_entry(entry) for entry in (reversed(entries) if newest else entries)]
+        begin, end = "-" if after is None else str(after), "+" if through is None else str(through)
+        _, _, found, _, more, size = await self._slice(chat_id, begin, end, SLICE_BYTES, newest)
+        entries = [parse_entry(entry) for entry in found]
+        if more:
+            await self._read_on(chat_id, entries, size, begin if newest else end, newest=newest)
+        return entries[::-1] if newest else entries
 
-    async def _read(self, chat_id: str, after: Value, through: Value, *, newest: bool = False) -> Reply:
+    async def _read_on(
+        self, chat_id: str, entries: list[RawEntry], size_bytes: int, end: str, *, newest: bool = False
+    ) -> None:
+        """Add the entries up to `end` to the first ones, which have `size_bytes`, slice by slice, until they are a
+        page. A slice that does not follow the slice before it, because the log was trimmed meanwhile, ends the page."""
+        more = 1
+        while more and size_bytes < LOG_PAGE_BYTES:
+            last = entries[-1]
+            after, through = (end, f"({last.entry_id}") if newest else (str(last.entry_id), end)
+            _, _, found, _, more, size = await self._slice(chat_id, after, through, LOG_PAGE_BYTES - size_bytes, newest)
+            size_bytes += size
+            if not found or size_bytes > LOG_PAGE_BYTES:  # a slice has one entry at least
+                break
+            slice_ = [parse_entry(entry) for entry in found]
+            if last.before != slice_[0].head if newest else slice_[0].before != last.head:
+                break
+            entries += slice_
+
+    async def _slice(self, chat_id: str, after: Value, through: Value, max_bytes: int, newest: bool = False) -> Reply:
         keys = self._keys.chat(chat_id)
-        arguments = (LOG_PAGE_BYTES, after, through, b"1" if newest else b"")
-        return await self._redis.call("load", (keys.snap, keys.log, keys.head, keys.recent), *arguments)
+        return await self._redis.call(
+            "load",
+            (keys.snap, keys.log, keys.head, keys.recent),
+            min(max_bytes, SLICE_BYTES),
+            SLICE_ENTRIES,
+            WHOLE_MAX_BYTES,
+            after,
+            through,
+            b"1" if newest else b"",
+        )
 
     async def read_history(self, chat_id: str, *, last_only: bool = False) -> list[bytes]:
         key = self._keys.chat(chat_id).history

@@ -1,10 +1,11 @@
 #!lua
 -- append: one atomic commit: append the entry, remove the commands that it consumes, change the chat's meta, set a
 -- checkpoint, trim, publish. The entry is appended only if the present head is the one that the writer expects.
--- KEYS log head inbox meta snap history chats blobs
+-- KEYS log head inbox meta snap history snap_slices chats blobs staged
 -- ARGV chat expected head version events facts acks snap trim lifetime expire_seconds publish_max log_channel feed_channel
---      meta_count blob_hashes [key value]... [inbox id, request]...
--- Repeat: DUP. Returns OK, DUP or FENCED.
+--      meta_count blob_hashes slices trim_entries [key value]... [inbox id, request]...
+--      slices: how many slices of the checkpoint `stage` has written, 0 for a checkpoint that is all in `snap`
+-- Repeat: DUP. Returns OK, DUP, FENCED, or UNSTAGED if slices of the checkpoint are missing; nothing was then changed.
 local before, head = ARGV[2], ARGV[3]
 local is = redis.call('GET', KEYS[2])
 if not is then return 'FENCED' end
@@ -12,13 +13,16 @@ if is ~= before then return is == head and 'DUP' or 'FENCED' end
 
 -- A failover may have lost a command that the writer still has in memory. It must not take effect: its id would be
 -- accepted once more, and the command would take effect twice.
-local consumed = 17 + 2 * ARGV[15]
+local consumed = 19 + 2 * ARGV[15]
 local ids = {}
 for i = consumed, #ARGV, 2 do
   local found = redis.call('XRANGE', KEYS[3], ARGV[i], ARGV[i])[1]
   if not found or found[2][2] ~= ARGV[i + 1] then return 'FENCED' end
   ids[#ids + 1] = ARGV[i]
 end
+
+local slices = tonumber(ARGV[17])
+if slices > 0 and redis.call('HLEN', KEYS[10]) ~= slices then return 'UNSTAGED' end
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -32,41 +36,53 @@ if not redis.call('XADD', KEYS[1], 'NOMKSTREAM', id, unpack(entry)) then return 
 redis.call('SET', KEYS[2], head, 'KEEPTTL')
 if #ids > 0 then redis.call('XDEL', KEYS[3], unpack(ids)) end
 
-if consumed > 17 then
-  redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 17, consumed - 1))
-  if ARGV[10] ~= 'expire' then redis.call('ZADD', KEYS[7], now, ARGV[1]) end
+if consumed > 19 then
+  redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 19, consumed - 1))
+  if ARGV[10] ~= 'expire' then redis.call('ZADD', KEYS[8], now, ARGV[1]) end
   redis.call('PUBLISH', ARGV[14], ARGV[1])
 end
-if ARGV[8] ~= '' then redis.call('SET', KEYS[5], ARGV[8], 'KEEPTTL') end
+if ARGV[8] ~= '' then
+  redis.call('SET', KEYS[5], ARGV[8], 'KEEPTTL')
+  redis.call('UNLINK', KEYS[7])
+  if slices > 0 then
+    redis.call('RENAME', KEYS[10], KEYS[7])
+    local left = redis.call('PTTL', KEYS[2])
+    if left > 0 then redis.call('PEXPIRE', KEYS[7], left) else redis.call('PERSIST', KEYS[7]) end
+  end
+end
 if ARGV[9] ~= '' then
   -- Never trim beyond the checkpoint: entries that are not folded into it must stay in the log.
   local snap = redis.call('GETRANGE', KEYS[5], 0, 63)
   local epoch, count = string.match(snap, '^(%d+)-(%d+)')
   local to_epoch, to_count = string.match(ARGV[9], '^(%d+)-(%d+)$')
   epoch, count, to_epoch, to_count = tonumber(epoch), tonumber(count), tonumber(to_epoch), tonumber(to_count)
-  if epoch and (to_epoch < epoch or (to_epoch == epoch and to_count <= count)) then
-    redis.call('XTRIM', KEYS[1], 'MINID', ARGV[9])
-  elseif epoch then
-    redis.call('XTRIM', KEYS[1], 'MINID', string.match(snap, '^%S+'))
+  if epoch then
+    local is_kept = to_epoch < epoch or (to_epoch == epoch and to_count <= count)
+    local first = is_kept and ARGV[9] or string.match(snap, '^%S+')
+    if redis.call('XLEN', KEYS[1]) <= tonumber(ARGV[18]) then
+      redis.call('XTRIM', KEYS[1], 'MINID', first)
+    else
+      redis.call('XTRIM', KEYS[1], 'MINID', '~', first, 'LIMIT', ARGV[18])
+    end
   end
 end
 -- Keep the blobs that the entry refers to. This comes before the lifetime below, which may expire all keys of the
 -- chat.
 for hash in string.gmatch(ARGV[16], '%x+') do
-  redis.call('PERSIST', KEYS[8] .. ':' .. hash)
-  redis.call('PERSIST', KEYS[8])
+  redis.call('PERSIST', KEYS[9] .. ':' .. hash)
+  redis.call('PERSIST', KEYS[9])
 end
 if ARGV[10] == 'expire' then
-  for _, hash in ipairs(redis.call('HKEYS', KEYS[8])) do
-    redis.call('EXPIRE', KEYS[8] .. ':' .. hash, ARGV[11])
+  for _, hash in ipairs(redis.call('HKEYS', KEYS[9])) do
+    redis.call('EXPIRE', KEYS[9] .. ':' .. hash, ARGV[11])
   end
-  redis.call('EXPIRE', KEYS[8], ARGV[11])
+  redis.call('EXPIRE', KEYS[9], ARGV[11])
 end
 if ARGV[10] ~= '' then
-  for i = 1, 6 do
+  for i = 1, 7 do
     if ARGV[10] == 'expire' then redis.call('EXPIRE', KEYS[i], ARGV[11]) else redis.call('PERSIST', KEYS[i]) end
   end
-  if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[7], ARGV[1]) end
+  if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[8], ARGV[1]) end
 end
 
 -- Published from the texts of the arguments: cjson of large strings would cost more than the rest of the script.

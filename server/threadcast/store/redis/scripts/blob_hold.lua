@@ -9,11 +9,11 @@ local is_mine = redis.call('HGET', KEYS[1], 'owner') == ARGV[1] and (not meta[1]
 local found = {}
 for i = 3, #ARGV do
   local key = KEYS[1] .. ':' .. ARGV[i]
-  local mime = is_mine and redis.call('HGET', key, 'm')
-  if mime then
+  local blob = is_mine and redis.call('HMGET', key, 'm', 'M', 'n') or {}  -- `blob_put` writes them
+  if blob[1] or blob[2] then
     redis.call('EXPIRE', key, ARGV[2], 'GT')  -- GT: a blob without expiry gets none
     redis.call('EXPIRE', KEYS[1], ARGV[2], 'GT')
-    found[#found + 1] = {mime, redis.call('HSTRLEN', key, 'd')}
+    found[#found + 1] = {blob[1] or blob[2], blob[3] or redis.call('HSTRLEN', key, 'd')}
   else
     found[#found + 1] = {}
   end

@@ -1,9 +1,10 @@
 #!lua
 -- blob_put: store a blob with a chat for a limited time. An append that refers to the blob removes that limit.
--- KEYS blobs blob meta account account_prefix
--- ARGV hash owner mime data ttl max_count max_bytes revives overhead chat
--- Repeat: KEPT. Returns KEPT, FULL, FOREIGN or GONE.
-local size = #ARGV[4]
+-- KEYS blobs blob meta account account_prefix staged
+-- ARGV hash owner mime data ttl max_count max_bytes revives overhead chat size slices
+--      slices: how many slices of the data `stage` has written, 0 for data that is in the argument
+-- Repeat: KEPT. Returns KEPT, FULL, FOREIGN, GONE, or UNSTAGED if slices of a blob that would be stored are missing.
+local size, slices = tonumber(ARGV[11]), tonumber(ARGV[12])
 local meta = redis.call('HMGET', KEYS[3], 'owner', 'deleted')
 if meta[1] and meta[1] ~= ARGV[2] then return 'FOREIGN' end
 if meta[2] and ARGV[8] == '0' then return 'GONE' end
@@ -39,11 +40,18 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
     end
     if not used() then return 'FULL' end
   end
-  redis.call('HSET', KEYS[2], 'm', ARGV[3], 'd', ARGV[4])
+  if slices == 0 then
+    redis.call('HSET', KEYS[2], 'm', ARGV[3], 'd', ARGV[4])
+  else
+    if redis.call('HLEN', KEYS[6]) ~= slices then return 'UNSTAGED' end
+    redis.call('HSET', KEYS[6], 'M', ARGV[3], 'n', size)
+    redis.call('RENAME', KEYS[6], KEYS[2])
+  end
   redis.call('EXPIRE', KEYS[2], ARGV[5])
   redis.call('HINCRBY', KEYS[4], ARGV[10], size + ARGV[9])
   redis.call('HINCRBY', KEYS[4], '*', size + ARGV[9])
 else
+  redis.call('UNLINK', KEYS[6])
   redis.call('EXPIRE', KEYS[2], ARGV[5], 'GT')  -- GT: a blob without expiry gets none
 end
 local is_new = redis.call('EXISTS', KEYS[1]) == 0

@@ -2,7 +2,9 @@
 -- delete: delete a chat so completely that a later chat of the same id inherits nothing: no owner, no timer, no entry
 -- id, no command.
 -- KEYS meta log head inbox snap seen seen:old own due chats blobs trace erased dead account gone recent history
+--      snap_slices
 -- ARGV chat owner nonce seen_generation seen_ttl deleted_ttl log_channel feed_channel mail_prefix
+--      newest_letters
 -- Repeat: OK without a second effect, even if the chat was imported again meanwhile. Returns OK, UNKNOWN or FOREIGN.
 local chat, nonce = ARGV[1], '!' .. ARGV[3]
 local meta = redis.call('HMGET', KEYS[1], 'owner', 'deleted', 'floor')
@@ -22,13 +24,14 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local epoch = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+)-')
 local floor = math.max(meta[3] or 0, epoch or 0)
 for _, hash in ipairs(redis.call('HKEYS', KEYS[11])) do redis.call('UNLINK', KEYS[11] .. ':' .. hash) end
-redis.call('UNLINK', KEYS[11], KEYS[12], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[1], KEYS[17], KEYS[18])
+redis.call('UNLINK', KEYS[11], KEYS[12], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[1], KEYS[17], KEYS[18], KEYS[19])
 redis.call('HSET', KEYS[1], 'owner', meta[1], 'deleted', now, 'died', now, 'floor', string.format('%.0f', floor))
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 
 -- A command that was given up holds content of the chat, too. Its JSON begins with the chat's id (`DeadLetter`).
+-- `dead_drop` has looked through the list before, so here the newest ones are enough.
 local mine = '{"chat_id":"' .. chat .. '",'
-for _, letter in ipairs(redis.call('LRANGE', KEYS[14], 0, -1)) do
+for _, letter in ipairs(redis.call('LRANGE', KEYS[14], -ARGV[10], -1)) do
   if string.sub(letter, 1, #mine) == mine then redis.call('LREM', KEYS[14], 1, letter) end
 end
 local counted = redis.call('HGET', KEYS[15], chat)
@@ -36,7 +39,9 @@ if counted then
   redis.call('HDEL', KEYS[15], chat)
   redis.call('HINCRBY', KEYS[15], '*', -counted)
 end
-redis.call('ZREMRANGEBYSCORE', KEYS[16], '-inf', now - ARGV[6] * 1000)
+for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[16], '-inf', now - ARGV[6] * 1000, 'LIMIT', 0, 100)) do
+  redis.call('ZREM', KEYS[16], gone)  -- not all at once; each deletion adds one
+end
 redis.call('ZADD', KEYS[16], now, chat)
 redis.call('EXPIRE', KEYS[16], ARGV[6])
 redis.call('SET', KEYS[13], now)  -- the private store rewrites its file, see `store/embedded/erasure.py`

@@ -1,7 +1,7 @@
 #!lua
 -- post: store one command in a chat's inbox: check whether to refuse it, remember its id, append it to the inbox, and
 -- wake a worker. This is one step, so that an accepted command and its remembered id are stored or lost together.
--- KEYS meta inbox seen seen:old due own bell log head snap history account
+-- KEYS meta inbox seen seen:old due own bell log head snap history account snap_slices
 -- ARGV chat owner principal request digest nonce body kind creates bound counts_queue
 --      seen_generation seen_ttl fast_ms mail_prefix about charged_bytes
 -- Repeat: ACCEPTED with the first inbox id. Returns {outcome, inbox id}.
@@ -39,7 +39,9 @@ redis.call('HSETNX', KEYS[1], 'created_at', now)
 if meta[2] then redis.call('HDEL', KEYS[1], 'deleted') end
 -- Cancel the expiry of a chat that is deleted or without messages: an accepted command must not expire in its inbox.
 if redis.call('PTTL', KEYS[1]) > 0 then
-  for _, key in ipairs({KEYS[1], KEYS[2], KEYS[8], KEYS[9], KEYS[10], KEYS[11]}) do redis.call('PERSIST', key) end
+  for _, key in ipairs({KEYS[1], KEYS[2], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[13]}) do
+    redis.call('PERSIST', key)
+  end
 end
 
 local id = redis.call('XADD', KEYS[2], '*', 'r', request, 'u', ARGV[3], 'd', ARGV[7])

@@ -2,12 +2,16 @@
 -- release: release a chat that is at rest, and check that in the same step: this worker owns the chat, the head is
 -- unchanged, and no command waits. With a checkpoint of this head, also compact the log: the entries get another name
 -- and an expiry, since only readers that resume still need them.
--- KEYS own due head inbox snap log recent history
--- ARGV chat worker head when_ms-or-'' [checkpoint resume_seconds resume_entries trim part replaces_last drop_first]
--- Repeat: LOST, which then means that it is done. Returns OK, MORE, FENCED or LOST.
+-- KEYS own due head inbox snap log recent history snap_slices staged
+-- ARGV chat worker head when_ms-or-'' [checkpoint resume_seconds resume_entries trim part replaces_last drop_first
+--      slices trim_entries]     (slices: as in `append`)
+-- Repeat: LOST, which then means that it is done. Returns OK, or LONG if `recent` still has more entries than it should;
+-- MORE, FENCED, LOST, or UNSTAGED if slices of the checkpoint are missing. Nothing was then changed.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 'LOST' end
 if (redis.call('GET', KEYS[3]) or '') ~= ARGV[3] then return 'FENCED' end
 if redis.call('XLEN', KEYS[4]) > 0 then return 'MORE' end
+local slices = tonumber(ARGV[12] or 0)
+if slices > 0 and redis.call('HLEN', KEYS[10]) ~= slices then return 'UNSTAGED' end
 redis.call('HDEL', KEYS[1], ARGV[1])
 -- The chat's timer is part of its folded state. The score is only an index of it, which the claim has overwritten.
 if ARGV[4] == '' then redis.call('ZREM', KEYS[2], ARGV[1]) else redis.call('ZADD', KEYS[2], ARGV[4], ARGV[1]) end
@@ -16,6 +20,11 @@ if ARGV[5] then
   local left = redis.call('PTTL', KEYS[3])  -- of a chat that expires; all its keys do
   redis.call('SET', KEYS[5], ARGV[5], 'KEEPTTL')
   if left > 0 then redis.call('PEXPIRE', KEYS[5], left) end
+  redis.call('UNLINK', KEYS[9])
+  if slices > 0 then
+    redis.call('RENAME', KEYS[10], KEYS[9])
+    if left > 0 then redis.call('PEXPIRE', KEYS[9], left) else redis.call('PERSIST', KEYS[9]) end
+  end
   if ARGV[9] ~= '' then
     if ARGV[10] == '1' then redis.call('RPOP', KEYS[8]) end
     redis.call('RPUSH', KEYS[8], ARGV[9])
@@ -23,12 +32,18 @@ if ARGV[5] then
     if left > 0 then redis.call('PEXPIRE', KEYS[8], left) end
   end
   if redis.call('EXISTS', KEYS[6]) == 1 then
-    if ARGV[8] ~= '' then redis.call('XTRIM', KEYS[6], 'MINID', ARGV[8]) end
-    redis.call('XTRIM', KEYS[6], 'MAXLEN', ARGV[7])
+    local is_long = redis.call('XLEN', KEYS[6]) > tonumber(ARGV[13])
+    if is_long then
+      redis.call('XTRIM', KEYS[6], 'MAXLEN', '~', ARGV[7], 'LIMIT', ARGV[13])
+    else
+      if ARGV[8] ~= '' then redis.call('XTRIM', KEYS[6], 'MINID', ARGV[8]) end
+      redis.call('XTRIM', KEYS[6], 'MAXLEN', ARGV[7])
+    end
     redis.call('RENAME', KEYS[6], KEYS[7])
     local resume = ARGV[6] * 1000
     if left > 0 and left < resume then resume = left end
     redis.call('PEXPIRE', KEYS[7], string.format('%.0f', resume))
+    if is_long then return 'LONG' end
   end
 end
 return 'OK'

@@ -1,7 +1,7 @@
 #!lua
 -- take: append a fence, which makes the worker the owner: every append of an earlier owner is FENCED from now on. A new
 -- owner calls this script before it reads anything.
--- KEYS own head log meta recent history
+-- KEYS own head log meta recent history snap_slices
 -- ARGV chat worker why log_channel
 -- Repeat: appends one more fence, which is harmless. Returns {'LOST'} or {'OK', new head, previous head or '', owner,
 -- now}.
@@ -30,7 +30,7 @@ local id = string.format('%.0f-%.0f', epoch, n)
 local digest = string.sub(redis.sha1hex(before .. id .. fence), 1, 16)
 local head = id .. ' ' .. digest .. ' ' .. position
 if before == '' then
-  redis.call('UNLINK', KEYS[5], KEYS[6])  -- of an earlier life, if a process of an older version deleted it
+  redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])  -- of an earlier life, if a process of an older version deleted it
 elseif redis.call('EXISTS', KEYS[3]) == 0 and redis.call('EXISTS', KEYS[5]) == 1 then
   -- The log of a chat at rest. It lives as long as the head again.
   redis.call('RENAME', KEYS[5], KEYS[3])
