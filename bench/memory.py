@@ -1,5 +1,5 @@
-"""Measures the memory of an idle reader. `bench.resting` measures chats at rest and running chats, `bench.stalls`
-stalled readers.
+"""Measures the memory of an idle reader, and of a browser with a feed and a stream. `bench.resting` measures chats at
+rest and running chats, `bench.stalls` stalled readers.
 
 The figure is the growth of a process's private memory (`rss_bytes`), divided by the number of readers. The baseline is
 an idle reader of a plain Starlette application under uvicorn. To repeat: `python -m bench.memory [--small]`. Before
@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.support.fleet import fleet_on_new_store
+from tests.support.tokens import bearer, tokens
 
 from bench.figures import Figure, Section, announce, figure, progress, ratio, table
 from bench.plain_app import plain_server
@@ -28,6 +29,9 @@ __all__ = ["measure"]
 
 IDLE_MAX_BYTES = 16_000
 """The allowed memory of an idle reader: 10,000 readers in 160 MB."""
+
+BROWSER_MAX_BYTES = 35_000
+"""The allowed memory of a browser: the feed of a caller and the stream of a chat that nobody else reads."""
 
 WARM = 300
 """The number of streams that are opened before the measurement."""
@@ -43,10 +47,12 @@ def measure(small: bool) -> Section:
     """Measure all kinds of readers; `small` has about a tenth of the numbers."""
     few, many, chats, active = (300, 1_000, 300, 60) if small else (1_000, 10_000, 10_000, 200)
     announce("memory", 60 if small else 180)
-    allow_open_files(many + 2_000)
+    allow_open_files(2 * many + 2_000)
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         figures += asyncio.run(_idle(stack, Path(directory), few, many))
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        figures += asyncio.run(_browsers(stack, Path(directory), few, many))
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         figures += asyncio.run(chat_figures(stack, Path(directory), chats, active))
     figures += stalled_figures(30 if small else 100, rounds=1 if small else 3)
@@ -88,16 +94,45 @@ async def _idle(stack: ExitStack, directory: Path, few: int, many: int) -> list[
     ]
 
 
-def _per_stream(url: str, pid: int, requests: Sequence[bytes]) -> float:
-    """Return the bytes that each reader adds to a new process. The first readers stay open, so that the process reuses
-    no memory that they freed."""
+async def _browsers(stack: ExitStack, directory: Path, few: int, many: int) -> list[Figure]:
+    """Measure feeds of a caller each, and with each of them the stream of a chat of its own. HTTP/1.1 needs two
+    connections for them."""
+    config = directory / "threadcast.toml"
+    config.write_text(tokens(**{f"caller-{number}": "" for number in range(WARM + many)}))
+    fleet = stack.enter_context(fleet_on_new_store(directory, "--config", str(config)))
+
+    def requests(count: int, *paths: str) -> list[bytes]:
+        return [
+            get(path.format(number), headers=bearer(f"caller-{number}"))
+            for number in range(WARM + count)
+            for path in paths
+        ]
+
+    feed, stream = "/v1/chats/feed", "/v1/chats/subscribe?chat_id=own-{}"
+    figures: list[Figure] = []
+    for key, what, count, paths, bar in (
+        ("feed", "feed of a caller each", few, [feed], None),
+        ("browser_few", "browser, a feed and a stream", few, [feed, stream], BROWSER_MAX_BYTES),
+        ("browser_many", "browser, a feed and a stream", many, [feed, stream], BROWSER_MAX_BYTES),
+    ):
+        progress(f"memory: {count:,} of {what}")
+        web = await fleet.add_web(limits=LIMITS)
+        used = _per_stream(web.url, web.pid, requests(count, *paths), len(paths))
+        await web.stop()
+        figures.append(_bytes(key, f"{what}, {count:,}", [used], bar))
+    return figures
+
+
+def _per_stream(url: str, pid: int, requests: Sequence[bytes], of_each: int = 1) -> float:
+    """Return the bytes that each reader, who has `of_each` streams, adds to a new process. The first readers stay open,
+    so that the process reuses no memory that they freed."""
     with Streams(url) as streams:
-        streams.open(requests[:WARM], GREETED)
+        streams.open(requests[: WARM * of_each], GREETED)
         time.sleep(SETTLE_SECONDS)
         before = rss_bytes(pid)
-        streams.open(requests[WARM:], GREETED)
+        streams.open(requests[WARM * of_each :], GREETED)
         time.sleep(SETTLE_SECONDS)
-        return (rss_bytes(pid) - before) / (len(requests) - WARM)
+        return (rss_bytes(pid) - before) / (len(requests) / of_each - WARM)
 
 
 def _bytes(key: str, what: str, values: Sequence[float], bar: float | None = None) -> Figure:

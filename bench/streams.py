@@ -10,7 +10,7 @@ import resource
 import select
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
@@ -29,10 +29,11 @@ GREETED = b"\n: hb "
 READ_BYTES = 262_144
 
 
-def get(path: str, place: str = "") -> bytes:
+def get(path: str, place: str = "", headers: Mapping[str, str] | None = None) -> bytes:
     """Return the request for a path. `place`: the SSE id after which the stream resumes."""
-    resumed = f"Last-Event-ID: {place}\r\n" if place else ""
-    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{resumed}\r\n".encode()
+    resumed = {"Last-Event-ID": place} if place else {}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in {**resumed, **(headers or {})}.items())
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode()
 
 
 def allow_open_files(count: int) -> None:

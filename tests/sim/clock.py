@@ -33,7 +33,7 @@ from threadcast.actor.actor import Actor
 from threadcast.agent_loop import loop as agent_loop
 from threadcast.agent_loop.durable import operations
 from threadcast.chat import entry_fold
-from threadcast.fanout import hub, relay
+from threadcast.fanout import hub, relay, subscriber
 from threadcast.store.memory import channels as memory_channels
 from threadcast.store.memory import store as memory
 from threadcast.store.redis import listener
@@ -280,7 +280,8 @@ def installed() -> Iterator[None]:
     put(anyio, "Event", waits.Event)
     put(anyio, "Lock", waits.Lock)
     put(anyio_backend, "current_task", asyncio.current_task)
-    put(listener, "asyncio", waits)  # the module uses its `Event`
+    for module in (listener, relay, subscriber):
+        put(module, "LeanEvent", waits.Event)
     put(writer, "asyncio", _AsyncioOfWriter)
     put(agent_loop, "RoundTrace", _Untraced)
     put(operations, "os", _Os())

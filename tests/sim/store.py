@@ -309,8 +309,8 @@ class Way(MemoryStore):
         yield _Bell(self._harness)
 
     @asynccontextmanager
-    async def _listen(self, channel: str) -> AsyncIterator[Listener]:
-        listener = self._harness._switchboard.join(channel)
+    async def _listen(self, channel: str, woken: Callable[[], None] | None = None) -> AsyncIterator[Listener]:
+        listener = self._harness._switchboard.join(channel, woken)
         here = (channel, listener)
         self._open.append(here)
         try:

@@ -6,7 +6,7 @@ it would read it: without the parts that it does not know. `world.py` decides wh
 parts only for processes that must refuse it, so a visible loss means that the entry was not refused.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from tests.sim.loop import Process
 from tests.sim.store import Way
 from tests.sim.tally import COUNTS
 from threadcast.chat.entries import FORMAT_VERSION, RawEntry
-from threadcast.store.ports import Appended, AppendRequest, AtOnce, Loaded, LogMessage
+from threadcast.store.ports import Appended, AppendRequest, AtOnce, Loaded, LogMessage, Messages
 from threadcast.store.redis.log_messages import LogMessages
 from threadcast_protocol.wire.ids import EntryId
 
@@ -60,6 +60,24 @@ def _without_beginnings(data: bytes) -> bytes:
     return data.replace(b"To [", b"[")
 
 
+class _Noticed:
+    """Log messages as another version reads them."""
+
+    def __init__(self, messages: LogMessages, noticed: Callable[[LogMessage], LogMessage]) -> None:
+        self._messages = messages
+        self._noticed = noticed
+
+    @property
+    def is_empty(self) -> bool:
+        return self._messages.is_empty
+
+    def __aiter__(self) -> "_Noticed":
+        return self
+
+    async def __anext__(self) -> LogMessage:
+        return self._noticed(await self._messages.__anext__())
+
+
 class MixedWay(Way):
     """The connection to the store of a process that is newer or older than the others."""
 
@@ -93,14 +111,12 @@ class MixedWay(Way):
         return [self._read(entry) for entry in entries]
 
     @asynccontextmanager
-    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[LogMessage]]:
+    async def follow(
+        self, chat_id: str, at_once: AtOnce | None = None, woken: Callable[[], None] | None = None
+    ) -> AsyncIterator[Messages[LogMessage]]:
         take = None if at_once is None else lambda log_message: at_once(self._noticed(log_message))
-        async with self._listen(f"log:{chat_id}") as listener:
-            yield self._read_log_messages(LogMessages(chat_id, listener, take))
-
-    async def _read_log_messages(self, log_messages: LogMessages) -> AsyncIterator[LogMessage]:
-        async for log_message in log_messages:
-            yield self._noticed(log_message)
+        async with self._listen(f"log:{chat_id}", woken) as listener:
+            yield _Noticed(LogMessages(chat_id, listener, take), self._noticed)
 
     def _noticed(self, log_message: LogMessage) -> LogMessage:
         return log_message if log_message.entry is None else replace(log_message, entry=self._read(log_message.entry))

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -30,6 +30,7 @@ from threadcast.store.ports import (
     InboxEntry,
     Loaded,
     LogMessage,
+    Messages,
     Posted,
     PostRequest,
     Released,
@@ -86,9 +87,13 @@ Fault: TypeAlias = Trouble | Hold
 class _Sieve:
     """A subscriber's messages without those that vanish. `Any`: one class for both kinds of messages."""
 
-    def __init__(self, messages: AsyncIterator[Any], is_lost: Callable[[Any], bool]) -> None:
+    def __init__(self, messages: Messages[Any], is_lost: Callable[[Any], bool]) -> None:
         self._messages = messages
         self._is_lost = is_lost
+
+    @property
+    def is_empty(self) -> bool:
+        return bool(self._messages.is_empty)
 
     def __aiter__(self) -> "_Sieve":
         return self
@@ -255,10 +260,12 @@ class FaultyStore(MemoryStore):
     async def inbox_signals(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
         await self._through("mail", anyio.lowlevel.checkpoint)
         async with super().inbox_signals(worker) as signals:
-            yield _Sieve(signals, lambda _: self.loses_inbox_signals)
+            yield _Sieve(cast("Messages[str | None]", signals), lambda _: self.loses_inbox_signals)  # as they are
 
     @asynccontextmanager
-    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[LogMessage]]:
+    async def follow(
+        self, chat_id: str, at_once: AtOnce | None = None, woken: Callable[[], None] | None = None
+    ) -> AsyncIterator[Messages[LogMessage]]:
         self.followed.append(chat_id)
         await self._through("follow", anyio.lowlevel.checkpoint)
 
@@ -267,7 +274,7 @@ class FaultyStore(MemoryStore):
                 return False
             return self._is_lost(log_message) or at_once(log_message)
 
-        async with super().follow(chat_id, offered) as log_messages:
+        async with super().follow(chat_id, offered, woken) as log_messages:
             yield _Sieve(log_messages, self._is_lost)
 
     def _is_lost(self, log_message: LogMessage) -> bool:

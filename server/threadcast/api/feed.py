@@ -5,7 +5,7 @@ small and complete. `seq` counts from the snapshot, so a reader notices each mis
 the same feed in another format, and `fanout/feeds.py` keeps its content.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Protocol
 
 from starlette.types import Receive, Scope, Send
@@ -16,9 +16,11 @@ from threadcast.api.opening import goodbye, opened
 from threadcast.api.operation import UNAVAILABLE, Operation, events
 from threadcast.fanout.feeds import Feed
 from threadcast.fanout.subscriber import Subscriber
+from threadcast.http.extensions import begin
 from threadcast.store.ports import ChatMeta
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.http import FeedItem
+from threadcast_protocol.wire.principal import Principal
 
 __all__ = ["ChatsView", "FeedView", "ViewReader", "feed", "sse_block", "stream_feed"]
 
@@ -50,13 +52,21 @@ class ViewReader:
 async def stream_feed(scope: Scope, receive: Receive, send: Send, view_of: Callable[[Feed], FeedView]) -> None:
     """Send the caller's feed until the client disconnects or the server stops."""
     edge: Edge = scope["app"].state.edge
-    principal = edge.principal(scope)
+    await begin(scope, _run(edge, edge.principal(scope), scope, receive, send, view_of))
+
+
+async def _run(
+    edge: Edge, principal: Principal, scope: Scope, receive: Receive, send: Send, view_of: Callable[[Feed], FeedView]
+) -> AsyncGenerator[None]:
+    """Run the whole stream; yields once, when the answer has begun."""
     with edge.hub.admitted(principal.id):
-        async with edge.feeds.feed(principal.id) as feed, opened(edge, principal, scope, send) as (connection, _):
+        async with edge.feeds.feed(principal.id) as feed, opened(edge, principal, scope, send) as connection:
             reader = ViewReader(view_of(feed))
             reader.subscriber = Subscriber(connection, reader, "", is_one_of_many=False)
             feed.readers.add(reader)
+            del scope, send  # frees the request, and the wrappers of middleware around `send`
             try:
+                yield
                 reader.subscriber.start_with_snapshot()
                 await goodbye(receive)
             finally:

@@ -5,14 +5,12 @@ The endpoint is an ASGI application, because the relay writes to the socket itse
 relay determines the events that the reader missed, and sends these events.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
-from functools import partial
-from typing import Annotated, Literal, NamedTuple, TypeAlias
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from typing import Annotated, Literal, NamedTuple
 from urllib.parse import parse_qs
 
 import anyio.lowlevel
-from anyio.abc import TaskGroup
 from msgspec import Meta
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
@@ -21,7 +19,6 @@ from threadcast.api.edge import Edge
 from threadcast.api.inlining import InliningSend
 from threadcast.api.opening import goodbye, opened
 from threadcast.api.operation import BAD_ID, UNAVAILABLE, Operation, Parameter, events
-from threadcast.fanout.admissions import Admission
 from threadcast.fanout.connection import ReaderConnection
 from threadcast.fanout.many_chats import ManyChats, name_taken
 from threadcast.fanout.relay import Relay
@@ -50,10 +47,6 @@ class _Wish(NamedTuple):
     has_presence: bool
     inlines: bool
     hidden: frozenset[str] = frozenset()
-
-
-_Opening: TypeAlias = AbstractAsyncContextManager[tuple[ReaderConnection, TaskGroup]]
-_Join: TypeAlias = Callable[[], Awaitable[None]]
 
 
 _FROM = "A position after which the stream continues. An unusable position gets a snapshot, never an error."
@@ -96,49 +89,37 @@ async def subscribe(scope: Scope, receive: Receive, send: Send) -> None:
     edge: Edge = scope["app"].state.edge
     principal = edge.principal(scope)
     wish = _wish_of(scope)
-    await begin(scope, _stream(edge, principal, wish, scope, receive, send))
+    run = _one if len(wish.chat_ids) == 1 and not wish.stream_id else _many
+    await begin(scope, run(edge, principal, wish, scope, receive, send))
 
 
 _NO_VISIT = nullcontext()
 
 
-async def _stream(
+async def _one(
     edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
 ) -> AsyncGenerator[None]:
-    """Run the whole stream; yields once, when the answer has begun."""
-    with edge.hub.admitted(principal.id) as admission:
-        is_one = len(wish.chat_ids) == 1 and not wish.stream_id
-        if not is_one:
-            admission.change(len(wish.chat_ids), len(wish.chat_ids))
-        hidden = {chat_id for chat_id in wish.chat_ids if await edge.is_hidden(chat_id, principal)}
-        wish = wish._replace(hidden=frozenset(hidden))
-        if has_left(scope):  # a flood of clients that disconnect at once costs less without relays
-            await goodbye(receive)
-            raise ClientDisconnect
-        stream = (_one if is_one else _many)(
-            edge, principal, wish, _open(edge, principal, wish, scope, send), admission
-        )
-        del send  # frees the wrappers of middleware around `send`
-        async with stream as join:
-            yield
-            await join()
-            del join
-            await goodbye(receive)
-
-
-@asynccontextmanager
-async def _one(edge: Edge, _: Principal, wish: _Wish, opening: _Opening, _admission: Admission) -> AsyncIterator[_Join]:
-    """Open a stream of one chat, whose blocks all readers share. Yields the function that joins the chat's relay."""
+    """Run a stream of one chat, whose blocks all readers share; yields once, when the answer has begun. Everything is
+    in one generator, because each open stream keeps its frame."""
     (chat_id,) = wish.chat_ids
-    stream_position = parse_stream_ids(wish.stream_position, wish.chat_ids).get(chat_id)
-    async with edge.hub.relay(chat_id, is_hidden=chat_id in wish.hidden) as relay, opening as (connection, _tasks):
-        visit = edge.hub.presence.visiting(chat_id, connection) if wish.has_presence else _NO_VISIT
-        subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
-        with visit:
-            try:
-                yield partial(_join, relay, subscriber, stream_position)
-            finally:
-                relay.leave(subscriber)
+    with edge.hub.admitted(principal.id):
+        wish = await _checked(edge, principal, wish, scope, receive)
+        stream_position = parse_stream_ids(wish.stream_position, wish.chat_ids).get(chat_id)
+        async with (
+            edge.hub.relay(chat_id, is_hidden=chat_id in wish.hidden) as relay,
+            _open(edge, principal, wish, scope, send) as connection,
+        ):
+            subscriber = Subscriber(connection, relay, chat_id, is_one_of_many=False)
+            visit = edge.hub.presence.visiting(chat_id, connection) if wish.has_presence else _NO_VISIT
+            del scope, send, wish  # frees the request, and the wrappers of middleware around `send`
+            with visit:
+                try:
+                    yield
+                    await _join(relay, subscriber, stream_position)
+                    del stream_position
+                    await goodbye(receive)
+                finally:
+                    relay.leave(subscriber)
 
 
 async def _join(relay: Relay, subscriber: Subscriber, stream_position: Position | None) -> None:
@@ -148,29 +129,47 @@ async def _join(relay: Relay, subscriber: Subscriber, stream_position: Position 
         subscriber.end("store")
 
 
-@asynccontextmanager
 async def _many(
-    edge: Edge, principal: Principal, wish: _Wish, opening: _Opening, admission: Admission
-) -> AsyncIterator[_Join]:
-    """Open a stream of several chats. If the client named the stream, its chats can change while it is open. A task for
-    each chat joins its relay."""
-    stream_positions = parse_stream_ids(wish.stream_position, wish.chat_ids)
-    async with AsyncExitStack() as stack:
-        name = None
-        if wish.stream_id:  # before the answer begins, so that the client can change the stream at once
-            name = await stack.enter_async_context(name_taken(edge.store, principal.id, wish.stream_id))
-        connection, tasks = await stack.enter_async_context(opening)
-        many = ManyChats(edge.hub, edge.store, connection, tasks, admission, has_presence=wish.has_presence)
-        if name is not None:
-            tasks.start_soon(many.obey, *name)
-        for chat_id in wish.chat_ids:
-            many.add(chat_id, stream_positions.get(chat_id))
-        if not wish.chat_ids:
-            connection.greet()
-        yield anyio.lowlevel.checkpoint
+    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
+) -> AsyncGenerator[None]:
+    """Run a stream of several chats; yields once, when the answer has begun. If the client named the stream, its chats
+    can change while it is open. A task for each chat joins its relay."""
+    with edge.hub.admitted(principal.id) as admission:
+        admission.change(len(wish.chat_ids), len(wish.chat_ids))
+        wish = await _checked(edge, principal, wish, scope, receive)
+        stream_positions = parse_stream_ids(wish.stream_position, wish.chat_ids)
+        async with AsyncExitStack() as stack:
+            name = None
+            if wish.stream_id:  # before the answer begins, so that the client can change the stream at once
+                name = await stack.enter_async_context(name_taken(edge.store, principal.id, wish.stream_id))
+            connection = await stack.enter_async_context(_open(edge, principal, wish, scope, send))
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            many = ManyChats(edge.hub, edge.store, connection, tasks, admission, has_presence=wish.has_presence)
+            if name is not None:
+                tasks.start_soon(many.obey, *name)
+            for chat_id in wish.chat_ids:
+                many.add(chat_id, stream_positions.get(chat_id))
+            if not wish.chat_ids:
+                connection.greet()
+            del scope, send, wish
+            yield
+            await goodbye(receive)
 
 
-def _open(edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send) -> _Opening:
+async def _checked(edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive) -> _Wish:
+    """Return the request with the chats that are hidden from the caller. Raises NotFound for a deleted chat, and
+    ClientDisconnect."""
+    hidden = {chat_id for chat_id in wish.chat_ids if await edge.is_hidden(chat_id, principal)}
+    if has_left(scope):  # a flood of clients that disconnect at once costs less without relays
+        await goodbye(receive)
+        raise ClientDisconnect
+    return wish._replace(hidden=frozenset(hidden))
+
+
+def _open(
+    edge: Edge, principal: Principal, wish: _Wish, scope: Scope, send: Send
+) -> AbstractAsyncContextManager[ReaderConnection]:
     out = InliningSend(send, edge.store, principal.id) if wish.inlines else send
     return opened(
         edge,

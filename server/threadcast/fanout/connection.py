@@ -9,19 +9,18 @@ wait.
 
 import random
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import anyio
 import structlog
-from anyio.abc import TaskGroup
 
 from threadcast.base.deadlines import Deadline
 from threadcast.base.telemetry import Metrics
 from threadcast.settings.limits import DEFAULT_LIMITS
 from threadcast_protocol.framing.sse import heartbeat, retry
 
-__all__ = ["ChatOnStream", "EndReason", "Put", "ReaderConnection", "Send", "put_nothing"]
+__all__ = ["ChatOnStream", "EndReason", "Put", "ReaderConnection", "Send", "StreamTasks", "put_nothing"]
 
 _log = structlog.get_logger()
 
@@ -69,6 +68,17 @@ class ChatOnStream(Protocol):
         write after those."""
 
 
+class StreamTasks(Protocol):
+    """A task group, or what a stream needs of one. `cancel_scope` ends the stream."""
+
+    @property
+    def cancel_scope(self) -> anyio.CancelScope: ...
+
+    def start_soon(
+        self, work: Callable[..., Coroutine[Any, Any, object]], *arguments: object
+    ) -> object: ...  # Any: as anyio has it
+
+
 class ReaderConnection:
     """The connection of one reader. `abort` closes the connection without waiting for unread bytes. `name` is the
     stream's name, or '' if the client chose none. `stream_id_words` has the parts of the SSE id on a stream of many
@@ -77,7 +87,7 @@ class ReaderConnection:
     def __init__(
         self,
         send: Send,
-        tasks: TaskGroup,
+        tasks: StreamTasks,
         metrics: Metrics,
         *,
         principal_id: str,
@@ -165,6 +175,13 @@ class ReaderConnection:
         if self.ended is None:
             self.ended = reason
             self._tasks.start_soon(self._close, reason)
+
+    def close(self) -> None:
+        """Send nothing more. The connection is over."""
+        if self.ended is None:
+            self.ended = "left"
+        self._drop_queue()
+        self._want_snapshots.clear()
 
     def _overflow(self) -> None:
         lost = list(self._queued_of)

@@ -5,17 +5,18 @@ the chats that the channel names. A chat's record is always read after the annou
 announcements may have been missed, the feed reads the list again and every reader starts over.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 import anyio
 import structlog
 
+from threadcast.base.lean_event import LeanEvent
 from threadcast.fanout.connection import EndReason
 from threadcast.fanout.shared import Followers
 from threadcast.fanout.subscriber import Subscriber
-from threadcast.store.ports import ChatMeta, Index
+from threadcast.store.ports import ChatMeta, Index, Messages
 from threadcast_protocol.wire.errors import Failed
 
 __all__ = ["FEED_MAX_CHATS", "Feed", "FeedReader", "Feeds"]
@@ -47,43 +48,61 @@ class FeedReader(Protocol):
 
 
 class Feed:
-    """The list of the chats of `owner`, kept up to date while `run` runs. `ready` is set once the list is read, or when
-    `trouble` has the reason why it cannot be read."""
+    """The list of the chats of `owner`, kept up to date until it is closed (`shared.py`). `ready` is set once
+    the list is read, or when `trouble` has the reason why it cannot be read."""
 
     def __init__(self, owner: str, store: Index) -> None:
         self.owner = owner
-        self.ready = anyio.Event()
+        self.ready = LeanEvent()
         self.trouble: EndReason | None = None
         self.readers: set[FeedReader] = set()
         self.has_more = False
         self.total_count = 0
+        self.wake: Callable[[], None] = _not_woken
         self._store = store
         self._chats: dict[str, ChatMeta] = {}
         self._pending: set[str] = set()
         self._must_list = False
-        self._has_changed = anyio.Event()
+        self._following: AbstractAsyncContextManager[Messages[str | None]] | None = None
+        self._changed_ids: Messages[str | None] | None = None
 
     @property
     def chats(self) -> list[ChatMeta]:
         """Return at most FEED_MAX_CHATS chats, the newest first."""
         return sorted(self._chats.values(), key=lambda chat: (chat.last_active, chat.chat_id), reverse=True)
 
-    async def run(self) -> None:
-        """Until cancelled."""
+    async def run(self) -> bool:
+        """Tell the readers about all changes that are known; errors of the store pause the feed. Returns True."""
         while True:
             try:
-                async with self._store.follow_feed(self.owner) as changed_ids:
-                    await self._list()
-                    self.trouble = None
-                    self.ready.set()
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(self._collect, changed_ids)
-                        await self._tell_forever()
+                changed_ids = self._changed_ids or await self._open()
+                while await self._collect(changed_ids):
+                    await self._tell()
+                    await anyio.sleep(COALESCE_SECONDS)
+                return True
             except Failed:
+                await self.close()
                 if not self.ready.is_set():
                     self.trouble = "store"
                     self.ready.set()
                 await anyio.sleep(STORE_PAUSE_SECONDS)
+
+    async def close(self) -> None:
+        """End the subscription."""
+        following, self._following, self._changed_ids = self._following, None, None
+        if following is not None:
+            await following.__aexit__(None, None, None)
+
+    async def _open(self) -> Messages[str | None]:
+        following = self._store.follow_feed(self.owner, self.wake)
+        changed_ids = await following.__aenter__()
+        self._following, self._changed_ids = following, changed_ids
+        await self._list()
+        self.trouble = None
+        if self.ready.is_set():  # changes may have been missed while the store did not answer
+            self._resync()
+        self.ready.set()
+        return changed_ids
 
     def refusal(self) -> str:
         """Return the error message for a reader that this feed cannot serve."""
@@ -98,31 +117,32 @@ class Feed:
         for reader in list(self.readers):
             reader.subscriber.end(reason)
 
-    async def _collect(self, changed_ids: AsyncIterator[str | None]) -> None:
-        async for chat_id in changed_ids:
+    async def _collect(self, changed_ids: Messages[str | None]) -> bool:
+        """Take all announcements that wait. Returns whether there is anything to tell."""
+        while not changed_ids.is_empty:
+            chat_id = await anext(changed_ids)
             if chat_id is None or len(self._pending) >= PENDING_MAX_CHATS:
                 self._must_list = True
             else:
                 self._pending.add(chat_id)
-            self._has_changed.set()
+        return self._must_list or bool(self._pending)
 
-    async def _tell_forever(self) -> None:
+    async def _tell(self) -> None:
         while True:
-            await self._has_changed.wait()
-            self._has_changed = anyio.Event()
             try:
                 if self._must_list:
                     await self._list()
-                    for reader in list(self.readers):
-                        reader.subscriber.resync("feed")
+                    self._resync()
                 else:
                     await self._read_pending()
+                return
             except Failed:
                 self._must_list = True
-                self._has_changed.set()
                 await anyio.sleep(STORE_PAUSE_SECONDS)
-                continue
-            await anyio.sleep(COALESCE_SECONDS)
+
+    def _resync(self) -> None:
+        for reader in list(self.readers):
+            reader.subscriber.resync("feed")
 
     async def _list(self) -> None:
         self._must_list = False
@@ -155,6 +175,10 @@ class Feed:
         self.total_count = await self._store.count_chats(self.owner) if self.has_more else len(self._chats)
 
 
+def _not_woken() -> None:
+    return None
+
+
 class Feeds:
     """Keeps a feed for each watched owner: the first reader opens the feed, and the last one closes it. Feeds run
     inside `async with feeds.running()`. The hub sends the heartbeats of these connections and ends them at shutdown."""
@@ -165,11 +189,10 @@ class Feeds:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Feeds"]:
         async with anyio.create_task_group() as tasks:
-            self._feeds.tasks = tasks
             try:
-                yield self
+                async with self._feeds.running(tasks):
+                    yield self
             finally:
-                self._feeds.tasks = None
                 tasks.cancel_scope.cancel()
 
     def feed(self, owner: str) -> AbstractAsyncContextManager[Feed]:

@@ -67,20 +67,23 @@ class Hub:
         self._connections: set[ReaderConnection] = set()
         self._waits: set[anyio.CancelScope] = set()
         self._checking: set[int] = set()  # buckets with a check in progress
+        self.tasks: TaskGroup | None = None
+        """Runs relays, and the short tasks of streams; None while the hub does not run."""
         self.is_closing = False
         """True once streams are being ended for a shutdown."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Hub"]:
         async with anyio.create_task_group() as tasks:
-            self._relays.tasks = tasks
+            self.tasks = tasks
             self.presence.run_in(tasks)
             tasks.start_soon(self._beat_forever)
             tasks.start_soon(self._check_forever, tasks)
             try:
-                yield self
+                async with self._relays.running(tasks):
+                    yield self
             finally:
-                self._relays.tasks = None
+                self.tasks = None
                 tasks.cancel_scope.cancel()
 
     def admitted(self, principal_id: str) -> Admission:

@@ -9,13 +9,14 @@ otherwise they get a snapshot.
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Protocol
 
 import anyio
 import structlog
 
+from threadcast.base.lean_event import LeanEvent
 from threadcast.base.telemetry import Metrics
 from threadcast.chat.entries import RawEntry
 from threadcast.chat.owner_state import OwnerState, empty_owner_state
@@ -24,7 +25,7 @@ from threadcast.fanout.recent_frames import RecentFrames, frames_of
 from threadcast.fanout.subscriber import Subscriber
 from threadcast.log_tail import Missed, carried_entry, entries_after, next_entry
 from threadcast.store.load import NewerVersion, fold_checked, fold_whole
-from threadcast.store.ports import Index, Loaded, Log, LogMessage
+from threadcast.store.ports import Index, Loaded, Log, LogMessage, Messages
 from threadcast_protocol.fold.reducer import Gap
 from threadcast_protocol.fold.snapshot import snapshot_of
 from threadcast_protocol.framing.codec import encode
@@ -60,8 +61,8 @@ class RelayStore(Index, Log, Protocol):
 
 
 class Relay:
-    """Follows `chat_id` until cancelled. `ready` is set once the state is loaded, or when `trouble` has the reason why
-    it cannot be loaded."""
+    """Follows `chat_id` until it is closed (`shared.py`). `ready` is set once the state is loaded, or
+    when `trouble` has the reason why it cannot be loaded."""
 
     def __init__(
         self,
@@ -76,13 +77,16 @@ class Relay:
         `chat_id`: readers of a hidden chat watch an id that no chat can have."""
         self.chat_id = chat_id
         self.stored_as = stored_as or chat_id
-        self.ready = anyio.Event()
+        self.ready = LeanEvent()
         self.trouble: EndReason | None = None
         self.subscribers: dict[Subscriber, None] = {}  # in the order of joining, which is their order in memory
         self.hidden: dict[Subscriber, None] = {}
         """Readers to whom another principal's chat is shown as an unknown one."""
         self.changed_at = time.monotonic()
         self.checked_at = time.monotonic()
+        self.wake: Callable[[], None] = _not_woken
+        self._following: AbstractAsyncContextManager[Messages[LogMessage]] | None = None
+        self._messages: Messages[LogMessage] | None = None
         self._store = store
         self._metrics = metrics
         self._state = empty_owner_state(chat_id)
@@ -101,19 +105,19 @@ class Relay:
     def is_at_rest(self) -> bool:
         return self._state.is_at_rest
 
-    async def run(self) -> None:
-        """Follow the chat; errors of the store pause the relay, which then loads again."""
+    async def run(self) -> bool:
+        """Follow the chat, until no message is left or the chat cannot be shown. Errors of the store pause the relay,
+        which then loads again. With many readers the task remains, since `_take_at_once` leaves every entry to it."""
         while True:
             try:
-                async with self._store.follow(self.stored_as, self._take_at_once) as log_messages:
+                log_messages = self._messages or await self._open()
+                while not log_messages.is_empty or len(self.subscribers) > AT_ONCE_READERS:
+                    log_message = await anext(log_messages)
                     async with self._lock:
-                        await self._load("open")
-                    self.trouble = None
-                    self.ready.set()
-                    async for log_message in log_messages:
-                        async with self._lock:
-                            await self._take(log_message)
+                        await self._take(log_message)
+                return True
             except Failed as failed:
+                await self.close()
                 if not isinstance(failed, Unavailable):
                     _log.error("relay.failed", chat_id=self.chat_id, error=str(failed))
                 if not self.ready.is_set():
@@ -122,7 +126,23 @@ class Relay:
                 await anyio.sleep(STORE_PAUSE_SECONDS)
             except (NewerVersion, Gap) as trouble:
                 self._fail(trouble)
-                return
+                return False
+
+    async def close(self) -> None:
+        """End the subscription."""
+        following, self._following, self._messages = self._following, None, None
+        if following is not None:
+            await following.__aexit__(None, None, None)
+
+    async def _open(self) -> Messages[LogMessage]:
+        following = self._store.follow(self.stored_as, self._take_at_once, self.wake)
+        messages = await following.__aenter__()
+        self._following, self._messages = following, messages
+        async with self._lock:
+            await self._load("open")
+        self.trouble = None
+        self.ready.set()
+        return messages
 
     def refusal(self) -> str:
         """Return the error message for a reader that this relay cannot serve."""
@@ -330,6 +350,10 @@ class Relay:
         self.subscribers.pop(subscriber, None)
         self.hidden[subscriber] = None
         subscriber.hide(_Nothing(self.chat_id))
+
+
+def _not_woken() -> None:
+    return None
 
 
 class _Nothing:

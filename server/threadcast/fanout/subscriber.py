@@ -9,8 +9,7 @@ readers share the data line, and each block ends with the stream's own id, which
 from collections.abc import Sequence
 from typing import Protocol
 
-import anyio
-
+from threadcast.base.lean_event import LeanEvent
 from threadcast.fanout.connection import EndReason, ReaderConnection
 from threadcast_protocol.framing.sse import Frame
 from threadcast_protocol.framing.stream_ids import stream_id_word, tag_of
@@ -43,15 +42,15 @@ class Subscriber:
         self.is_one_of_many = is_one_of_many
         self.base = 0
         self.needs_snapshot = False
-        self._left: anyio.Event | None = None
+        self._left: LeanEvent | None = None
         self._source = source
         self._tag = tag_of(chat_id) if is_one_of_many else ""
 
     @property
-    def left(self) -> anyio.Event:
+    def left(self) -> LeanEvent:
         """The event that is set when this chat has ended while its stream of many chats continues."""
-        if self._left is None:  # most streams have one chat and never use this event, which takes a kilobyte
-            self._left = anyio.Event()
+        if self._left is None:  # most streams have one chat and never use this event, which takes memory
+            self._left = LeanEvent()
         return self._left
 
     @property

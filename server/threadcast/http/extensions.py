@@ -68,6 +68,9 @@ async def lingering(app: ASGIApp, scope: Scope, receive: Receive, send: Send) ->
     try:
         await app(scope, receive, send)
         if life.rest is not None:
+            method = scope["method"]
+            scope.clear()  # a stream needs no more of it, and uvicorn only the method
+            scope["method"] = method
             async for _ in life.rest:
                 pass
     finally:

@@ -18,6 +18,7 @@ _ATTRIBUTES = {
     "HttpToolsProtocol": (
         "client",
         "cycle",
+        "flow",
         "headers",
         "logger",
         "loop",

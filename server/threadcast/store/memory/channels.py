@@ -4,14 +4,14 @@
 `interrupt` simulates a lost connection.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
 
 from threadcast.store.memory.records import Bucket
-from threadcast.store.ports import AtOnce, DueBell, LogMessage
+from threadcast.store.ports import AtOnce, DueBell, LogMessage, Messages
 from threadcast.store.redis.keys import BUCKETS
 from threadcast.store.redis.listener import Listener
 from threadcast.store.redis.log_messages import InboxSignals, LogMessages
@@ -25,8 +25,8 @@ class _Switchboard:
     def __init__(self) -> None:
         self._listeners: dict[str, list[Listener]] = {}
 
-    def join(self, channel: str) -> Listener:
-        listener = Listener(())
+    def join(self, channel: str, woken: Callable[[], None] | None) -> Listener:
+        listener = Listener((), woken)
         self._listeners.setdefault(channel, []).append(listener)
         return listener
 
@@ -104,19 +104,23 @@ class MemoryChannels:
             yield InboxSignals(listener)
 
     @asynccontextmanager
-    async def follow_feed(self, owner: str) -> AsyncIterator[AsyncIterator[str | None]]:
-        async with self._listen(f"feed:{owner}") as listener:
+    async def follow_feed(
+        self, owner: str, woken: Callable[[], None] | None = None
+    ) -> AsyncIterator[Messages[str | None]]:
+        async with self._listen(f"feed:{owner}", woken) as listener:
             yield InboxSignals(listener)
 
     @asynccontextmanager
-    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[LogMessage]]:
-        async with self._listen(f"log:{chat_id}") as listener:
+    async def follow(
+        self, chat_id: str, at_once: AtOnce | None = None, woken: Callable[[], None] | None = None
+    ) -> AsyncIterator[Messages[LogMessage]]:
+        async with self._listen(f"log:{chat_id}", woken) as listener:
             yield LogMessages(chat_id, listener, at_once)
 
     @asynccontextmanager
-    async def _listen(self, channel: str) -> AsyncIterator[Listener]:
+    async def _listen(self, channel: str, woken: Callable[[], None] | None = None) -> AsyncIterator[Listener]:
         await anyio.lowlevel.checkpoint()
-        listener = self._switchboard.join(channel)
+        listener = self._switchboard.join(channel, woken)
         try:
             yield listener
         finally:

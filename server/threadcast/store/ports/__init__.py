@@ -29,7 +29,17 @@ from threadcast.store.ports.leases import (
     Taken,
     WaitingRun,
 )
-from threadcast.store.ports.log import Appended, AppendRequest, AtOnce, Fenced, Loaded, Log, LogMessage, absent_id_of
+from threadcast.store.ports.log import (
+    Appended,
+    AppendRequest,
+    AtOnce,
+    Fenced,
+    Loaded,
+    Log,
+    LogMessage,
+    Messages,
+    absent_id_of,
+)
 from threadcast.store.ports.pubsub import PubSub
 from threadcast.store.ports.records import Allowances, AllowanceSpent, TraceRecord, TraceRecords
 
@@ -62,6 +72,7 @@ __all__ = [
     "Log",
     "LogMessage",
     "Lost",
+    "Messages",
     "PostKind",
     "PostOutcome",
     "PostRequest",

@@ -1,10 +1,12 @@
 """The index of chats: lists, feeds and the facts that a list shows."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
 
 import msgspec
+
+from threadcast.store.ports.log import Messages
 
 __all__ = ["ChatMeta", "ChatPage", "Index", "ListCursor", "list_owner_of"]
 
@@ -70,6 +72,9 @@ class Index(Protocol):
         """Delete the chat. Returns True when the chat is deleted (also if it was deleted before), False when the chat
         is unknown or another user's."""
 
-    def follow_feed(self, owner: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
+    def follow_feed(
+        self, owner: str, woken: Callable[[], None] | None = None
+    ) -> AbstractAsyncContextManager[Messages[str | None]]:
         """Iterate over the ids of the owner's chats whose meta has changed or that were deleted. None means that the
-        subscription was rebuilt and ids may be missing. Entering waits for the subscription's confirmation."""
+        subscription was rebuilt and ids may be missing. Entering waits for the subscription's confirmation.
+        `woken` is called for each id or None that waits to be read."""

@@ -3,14 +3,28 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from threadcast.chat.entries import RawEntry
 from threadcast_protocol.wire.ids import EntryId
 
-__all__ = ["AppendRequest", "Appended", "AtOnce", "Fenced", "Loaded", "Log", "LogMessage", "absent_id_of"]
+__all__ = ["AppendRequest", "Appended", "AtOnce", "Fenced", "Loaded", "Log", "LogMessage", "Messages", "absent_id_of"]
+
+_M_co = TypeVar("_M_co", covariant=True)
+
+
+class Messages(Protocol[_M_co]):
+    """Iterates over the messages of a channel."""
+
+    def __aiter__(self) -> AsyncIterator[_M_co]: ...
+
+    async def __anext__(self) -> _M_co: ...
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message waits to be read, so that the iterator would wait for one."""
 
 
 def absent_id_of(chat_id: str) -> str:
@@ -130,11 +144,12 @@ class Log(Protocol):
         """Return the head string of each chat ('' for a chat without a log), in one pipeline."""
 
     def follow(
-        self, chat_id: str, at_once: AtOnce | None = None
-    ) -> AbstractAsyncContextManager[AsyncIterator[LogMessage]]:
+        self, chat_id: str, at_once: AtOnce | None = None, woken: Callable[[], None] | None = None
+    ) -> AbstractAsyncContextManager[Messages[LogMessage]]:
         """Iterate over the messages of the chat's log channel. Entering waits for the subscription's confirmation
         (DISPATCH §6). While no message waits to be read, the next message is offered to `at_once`, which neither waits
-        nor raises, and returns True when it has handled the message."""
+        nor raises, and returns True when it has handled the message. `woken` is called for each message that waits to
+        be read, so that a reader need not keep a task that waits."""
 
     async def watchers(self, chat_id: str) -> int:
         """Return the number of processes that follow the chat's log channel."""

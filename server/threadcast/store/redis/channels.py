@@ -11,15 +11,17 @@ message that is published between the two.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import anyio
 import msgspec
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import NoPermissionError
 
 from threadcast.store.redis.connection import CONNECT_TIMEOUT_SECONDS, Redis, Reply, explain_error, pack
+from threadcast.store.redis.keys import OlderFeeds
 from threadcast.store.redis.listener import Listener
 from threadcast.store.redis.outage import Outage, address_of
 from threadcast.store.topology.route import hang_up
@@ -56,7 +58,9 @@ subscription when the slot moves."""
 class Subscriptions(Protocol):
     """The store's channels, be they on one server (`Channels`) or on many (`cluster_channels.ClusterChannels`)."""
 
-    def subscribe(self, channels: Sequence[bytes]) -> AbstractAsyncContextManager[Listener]: ...
+    def subscribe(
+        self, channels: Sequence[bytes], woken: Callable[[], None] | None = None
+    ) -> AbstractAsyncContextManager[Listener]: ...
 
 
 def _not_told() -> None:
@@ -67,7 +71,15 @@ class Channels:
     """Start `run` in the store's task group, then call `subscribe` from anywhere. `on_loss` is called after each loss
     of the connection."""
 
-    def __init__(self, redis: Redis, words: Words = PLAIN, on_loss: Callable[[], None] = _not_told) -> None:
+    def __init__(
+        self,
+        redis: Redis,
+        words: Words = PLAIN,
+        on_loss: Callable[[], None] = _not_told,
+    ) -> None:
+        self.older: OlderFeeds | None = None
+        """The channels on which processes of version 0.1.0 announce changes of lists (decision 0049)."""
+        self._hears_older = False
         self._redis = redis
         self._words = words
         self._on_loss = on_loss
@@ -79,29 +91,19 @@ class Channels:
         self._heard_at = -math.inf
         self._outage = Outage()
 
-    @asynccontextmanager
-    async def subscribe(self, channels: Sequence[bytes]) -> AsyncIterator[Listener]:
+    def subscribe(
+        self, channels: Sequence[bytes], woken: Callable[[], None] | None = None
+    ) -> AbstractAsyncContextManager[Listener]:
         """Subscribe; entering returns once the server has confirmed every channel. Raises Unavailable when the
         confirmation does not come in time."""
-        listener = Listener(channels)
-        try:
-            for channel in channels:
-                self.add(channel, listener)
-            try:
-                with anyio.fail_after(SUBSCRIBE_TIMEOUT_SECONDS):
-                    await listener.ready.wait()
-            except TimeoutError:
-                raise Unavailable("the store's channels do not answer") from None
-            yield listener
-        finally:
-            for channel in channels:
-                self.drop(channel, listener)
+        return _Subscription(self, Listener(channels, woken))
 
     def add(self, channel: bytes, listener: Listener) -> None:
         """Register `listener` for `channel`; it receives messages once the server has confirmed the channel."""
         holders = self._listeners.setdefault(channel, [])
         holders.append(listener)
         if len(holders) == 1:
+            self._hear_older(channel)  # before the list's own channel, whose confirmation then covers both
             self._say(self._words.subscribe, channel)
         elif channel in self._confirmed:
             listener.confirm(channel)
@@ -113,6 +115,12 @@ class Channels:
             del self._listeners[channel]
             self._confirmed.discard(channel)
             self._say(self._words.unsubscribe, channel)
+
+    def _hear_older(self, channel: bytes) -> None:
+        """Subscribe to the feed channels of all lists, once there is a list: one pattern for the process."""
+        if self.older is not None and not self._hears_older and self.older.is_list(channel):
+            self._hears_older = True
+            self._outbox.append(pack(b"PSUBSCRIBE", self.older.pattern))
 
     def _say(self, verb: bytes, channel: bytes) -> None:
         self._outbox.append(pack(verb, channel))
@@ -155,7 +163,9 @@ class Channels:
         self._outbox.clear()
         self._has_outbox.clear()  # without this, `_speak` would loop without a pause, because it has nothing to send
         self._unanswered.clear()
+        self._hears_older = False
         for channel in self._listeners:
+            self._hear_older(channel)
             self._say(self._words.subscribe, channel)
         self._heard_at = asyncio.get_running_loop().time()
 
@@ -173,12 +183,22 @@ class Channels:
     async def _listen(self, connection: AbstractConnection) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            reply: Reply = await connection.read_response(timeout=math.inf)
+            try:
+                reply: Reply = await connection.read_response(timeout=math.inf)
+            except NoPermissionError:
+                # An ACL that allows channels by patterns refuses every other pattern. Feeds of this process then learn
+                # late of changes by processes of version 0.1.0.
+                if not self._hears_older:
+                    raise
+                reply = None
             if isinstance(reply, list):  # any other reply is PONG, the answer while no channel is subscribed
                 kind, channel = reply[0], reply[1]
                 if kind == self._words.message:
                     for listener in self._listeners.get(channel, ()):
                         listener.offer(reply[2])
+                elif kind == b"pmessage" and self.older is not None:
+                    for listener in self._listeners.get(self.older.list_channel(reply[2]), ()):
+                        listener.offer(reply[3])
                 elif kind == self._words.unsubscribe.lower() and channel in self._confirmed:
                     # The node has ended the subscription without our request.
                     raise Unavailable("a channel has moved to another node")
@@ -219,6 +239,37 @@ class Channels:
                         await connection.send_packed_command(pack("PING"), False)
             elif self._heard_at < pinged_at and loop.time() - pinged_at >= SILENCE_SECONDS:
                 raise Unavailable("the store's channels do not answer any more")
+
+
+class _Subscription:
+    """The channels of one listener, while its block runs. A class for the same reason as `Following`."""
+
+    __slots__ = ("_channels", "_listener")
+
+    def __init__(self, channels: Channels, listener: Listener) -> None:
+        self._channels = channels
+        self._listener = listener
+
+    async def __aenter__(self) -> Listener:
+        listener = self._listener
+        try:
+            for channel in listener.channels:
+                self._channels.add(channel, listener)
+            with anyio.fail_after(SUBSCRIBE_TIMEOUT_SECONDS):
+                await listener.ready.wait()
+        except BaseException as wrong:
+            self._drop()
+            if isinstance(wrong, TimeoutError):
+                raise Unavailable("the store's channels do not answer") from None
+            raise
+        return listener
+
+    async def __aexit__(self, *_: object) -> None:
+        self._drop()
+
+    def _drop(self) -> None:
+        for channel in self._listener.channels:
+            self._channels.drop(channel, self._listener)
 
 
 def _first(wrong: Exception) -> Exception:

@@ -146,6 +146,7 @@ class RedisInbox(RedisPart):
             keys.feed_channel(list_owner),
             keys.inbox_signal_prefix,
             LETTERS_AT_ONCE,
+            self._list_channel(list_owner),
         )
         return bool(answer == b"OK")
 

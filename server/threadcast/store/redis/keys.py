@@ -32,7 +32,8 @@ P = `tc:{bNN}:`            type        lifetime, content
 `C log:<chat>`             channel     `["<head>","<before>",time,version,events,acks]`; a fence has its why as a
                                        seventh element, a notice of large events ends after the version; `["deleted"]`
 `C mail:<worker>`          channel     chat id: look into its inbox
-`C feed:<list owner>`      channel     chat id: its meta changed, or it was deleted
+`C list:<list owner>`      channel     chat id: its meta changed, or it was deleted; in the bucket of the list's owner
+`C feed:<list owner>`      channel     the same of the chats of this bucket, for Clusters and processes of version 0.1.0
 `tc:turns:{<principal>}`   zset        a day after the last turn; `<chat> <request id>` → ms, what quotas count
 `tc:whisper:<topic>`       channel     ephemeral messages between web processes (streams, presence); not stored
 
@@ -46,7 +47,7 @@ match `[A-Za-z0-9_-]{1,128}`, so the keys of two chats are never the same.
 
 from zlib import crc32
 
-__all__ = ["BUCKETS", "BUCKETS_KEY", "SECRET_KEY", "ChatKeys", "Keys", "never_of"]
+__all__ = ["BUCKETS", "BUCKETS_KEY", "SECRET_KEY", "ChatKeys", "Keys", "OlderFeeds", "never_of"]
 
 BUCKETS = 16
 """The number of buckets: enough to spread over a Cluster, few enough to check in one pipeline (DISPATCH §7). It is used
@@ -153,6 +154,23 @@ class ChatKeys:
         return self._channels + b"feed:" + owner.encode()
 
 
+class OlderFeeds:
+    """The feed channels of all buckets and owners, which processes of version 0.1.0 use during a deploy. `pattern` is
+    for PSUBSCRIBE."""
+
+    def __init__(self, keys: "Keys") -> None:
+        self.pattern = keys.feed_channels("*")[0].replace(b"{b00}", b"{b[0-9][0-9]}")
+        self._keys = keys
+
+    def is_list(self, channel: bytes) -> bool:
+        """Return whether this is the one channel of a list."""
+        return b"}:" in channel and b":list:" in channel
+
+    def list_channel(self, feed_channel: bytes) -> bytes:
+        """Return the one channel of the list whose change was announced on a feed channel."""
+        return self._keys.list_channel(feed_channel.partition(b":feed:")[2].decode(errors="replace"))
+
+
 class Keys:
     """The names of a store with `buckets` buckets in the logical database number `database`."""
 
@@ -207,6 +225,10 @@ class Keys:
     def feed_channels(self, owner: str) -> list[bytes]:
         """Return the owner's feed channel of every bucket, since a script publishes only in the bucket of its chat."""
         return [prefix + b"feed:" + owner.encode() for prefix in self._channels]
+
+    def list_channel(self, owner: str) -> bytes:
+        """Return the one channel of the owner's list, on which scripts publish if the store is a single server."""
+        return self._channels[self.bucket_of(owner)] + b"list:" + owner.encode()
 
     def inbox_signal_channels(self, worker: str) -> list[bytes]:
         """Return the worker's channel of every bucket, since `post` publishes only in the bucket of its chat."""

@@ -7,9 +7,9 @@ A reader that can often handle a message at once, without waiting, registers a c
 callback no task is woken; if each chat has one reader, waking the task costs more than handling the message.
 """
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
+
+from threadcast.base.lean_event import LeanEvent
 
 __all__ = ["QUEUE_MAX_MESSAGES", "Listener"]
 
@@ -21,18 +21,37 @@ dropped and the reader reads None."""
 
 class Listener:
     """Iterates over the messages of a few channels in order, with None where messages may be missing. A listener has
-    one reader."""
+    one reader. `woken` is called whenever a message is queued."""
 
-    def __init__(self, channels: Sequence[bytes]) -> None:
+    __slots__ = (
+        "_at_once",
+        "_has_arrived",
+        "_missed",
+        "_queue",
+        "_queue_bytes",
+        "_woken",
+        "channels",
+        "dropped_count",
+        "ready",
+        "unconfirmed",
+    )
+
+    def __init__(self, channels: Sequence[bytes], woken: Callable[[], None] | None = None) -> None:
         self.channels = tuple(channels)
         self.unconfirmed = set(channels)
-        self.ready = asyncio.Event()
+        self.ready = LeanEvent()
         self.dropped_count = 0
         self._missed: list[set[bytes]] = []  # sets of channels that were lost together and are not all confirmed again
-        self._queue: deque[bytes | None] = deque()
+        self._queue: list[bytes | None] = []  # an empty deque takes 760 bytes
         self._queue_bytes = 0
-        self._has_arrived = asyncio.Event()
+        self._has_arrived = LeanEvent()
         self._at_once: Callable[[bytes], bool] | None = None
+        self._woken = woken
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message waits, so that the reader would wait for the next one."""
+        return not self._queue
 
     def first_ask(self, at_once: Callable[[bytes], bool]) -> None:
         """Offer each message to `at_once` while the queue is empty; a message for which `at_once` returns False is
@@ -46,7 +65,7 @@ class Listener:
         while not self._queue:
             self._has_arrived.clear()
             await self._has_arrived.wait()
-        payload = self._queue.popleft()
+        payload = self._queue.pop(0)
         if payload is not None:
             self._queue_bytes -= len(payload)
         return payload
@@ -65,6 +84,8 @@ class Listener:
         self._queue.append(payload)
         self._queue_bytes += size
         self._has_arrived.set()
+        if self._woken is not None:
+            self._woken()
 
     def confirm(self, channel: bytes) -> None:
         """Record that the server has confirmed this channel. The reader reads None once all channels lost together are

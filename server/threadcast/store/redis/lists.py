@@ -4,13 +4,13 @@ It writes nothing: `post`, `append` and `delete` update these keys in the atomic
 in `store.py` inherits from the class of this module.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 from threadcast.store.ports import ChatMeta, ChatPage, ListCursor
 from threadcast.store.redis.chat_meta import META_FIELDS, page_of, read_meta
 from threadcast.store.redis.connection import Value
-from threadcast.store.redis.log_messages import InboxSignals
+from threadcast.store.redis.log_messages import Following, InboxSignals
 from threadcast.store.redis.part import RedisPart
 
 __all__ = ["RedisLists"]
@@ -65,10 +65,14 @@ class RedisLists(RedisPart):
         )
         return sum(map(int, counts))
 
-    @asynccontextmanager
-    async def follow_feed(self, owner: str) -> AsyncIterator[AsyncIterator[str | None]]:
-        async with self._channels.subscribe(self._keys.feed_channels(owner)) as listener:
-            yield InboxSignals(listener)
+    def follow_feed(
+        self, owner: str, woken: Callable[[], None] | None = None
+    ) -> AbstractAsyncContextManager[InboxSignals]:
+        return Following(self._channels.subscribe(self._feed_channels(owner), woken), InboxSignals)
+
+    def _feed_channels(self, owner: str) -> list[bytes]:
+        """Return the channels on which changes of the owner's list are published (decision 0049)."""
+        return [channel] if (channel := self._list_channel(owner)) else self._keys.feed_channels(owner)
 
     async def _values(self, chat_ids: Sequence[str]) -> list[list[str | None]]:
         found = await self._redis.all([(b"HMGET", self._keys.chat(chat_id).meta, *META_FIELDS) for chat_id in chat_ids])

@@ -7,8 +7,8 @@ inherits from the class of this module. An append names the head that it follows
 predecessor's head string and its own digest, so that a reader can check that no entry is missing.
 """
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
@@ -21,11 +21,11 @@ from threadcast.store.bounds import (
     TRIM_ENTRIES,
     WHOLE_MAX_BYTES,
 )
-from threadcast.store.ports import Appended, AppendRequest, AtOnce, Fenced, Loaded, LogMessage, list_owner_of
+from threadcast.store.ports import Appended, AppendRequest, AtOnce, Fenced, Loaded, list_owner_of
 from threadcast.store.redis import checkpoint
 from threadcast.store.redis.chat_meta import check_owner
 from threadcast.store.redis.connection import Reply, Value
-from threadcast.store.redis.log_messages import LogMessages
+from threadcast.store.redis.log_messages import Following, LogMessages
 from threadcast.store.redis.part import RedisPart
 from threadcast.store.redis.slices import gathered, staged, unstaged
 from threadcast_protocol.wire.errors import Internal, Unavailable
@@ -95,6 +95,7 @@ class RedisLog(RedisPart):
             " ".join(request.blobs),
             await staged(self._redis, staged_snap, composed.slices),
             TRIM_ENTRIES,
+            self._list_channel(list_owner),
         ]
         for pair in request.meta:
             arguments += pair
@@ -219,10 +220,13 @@ class RedisLog(RedisPart):
         found = await self._redis.all([(b"GET", self._keys.chat(chat_id).head) for chat_id in chat_ids])
         return [(head or b"").decode() for head in found]
 
-    @asynccontextmanager
-    async def follow(self, chat_id: str, at_once: AtOnce | None = None) -> AsyncIterator[AsyncIterator[LogMessage]]:
-        async with self._channels.subscribe([self._keys.chat(chat_id).log_channel]) as listener:
-            yield LogMessages(chat_id, listener, at_once)
+    def follow(
+        self, chat_id: str, at_once: AtOnce | None = None, woken: Callable[[], None] | None = None
+    ) -> AbstractAsyncContextManager[LogMessages]:
+        return Following(
+            self._channels.subscribe([self._keys.chat(chat_id).log_channel], woken),
+            lambda listener: LogMessages(chat_id, listener, at_once),
+        )
 
     async def watchers(self, chat_id: str) -> int:
         answer = await self._redis.send(b"PUBSUB", b"NUMSUB", self._keys.chat(chat_id).log_channel)

@@ -13,3 +13,10 @@ class RedisPart:
     _redis: Commands
     _keys: Keys
     _channels: Subscriptions
+    _is_sharded: bool
+    """Whether the store is a Cluster, where a script publishes on the channels of its own slot alone."""
+
+    def _list_channel(self, list_owner: str) -> bytes:
+        """Return the one channel of a list; b"" in a Cluster, where a list has a channel in each bucket (decision
+        0049)."""
+        return b"" if self._is_sharded else self._keys.list_channel(list_owner)

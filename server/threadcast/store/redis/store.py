@@ -19,7 +19,7 @@ from threadcast.store.redis.ephemeral import RedisPubSub
 from threadcast.store.redis.erasure import RedisErasure
 from threadcast.store.redis.health import RedisHealth
 from threadcast.store.redis.inbox import RedisInbox
-from threadcast.store.redis.keys import BUCKETS, BUCKETS_KEY, SECRET_KEY, Keys
+from threadcast.store.redis.keys import BUCKETS, BUCKETS_KEY, SECRET_KEY, Keys, OlderFeeds
 from threadcast.store.redis.lists import RedisLists
 from threadcast.store.redis.log import RedisLog
 from threadcast.store.redis.traces import RedisTraces
@@ -73,11 +73,13 @@ class RedisStore(
         if url.partition("://")[0] in CLUSTER_SCHEMES:
             self._redis = Cluster(url, lanes=lanes)
             self._channels = ClusterChannels(self._redis)
+            self._is_sharded = True
         else:
             route = route_to(url)
             database = route.database
             self._redis = Redis(route, lanes=lanes)
             self._channels = Channels(self._redis)
+            self._is_sharded = False
         self._database = database  # a Cluster has database 0 only
         self._keys = Keys(BUCKETS, database)
 
@@ -99,6 +101,7 @@ class RedisStore(
             self._keys = Keys(buckets, self._database)
             await self._redis.load_scripts()
             if isinstance(self._channels, Channels):
+                self._channels.older = OlderFeeds(self._keys)
                 self._redis.tasks.start_soon(self._channels.run)
         except BaseException:
             await self._redis.__aexit__(None, None, None)

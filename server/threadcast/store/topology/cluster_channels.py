@@ -7,7 +7,7 @@ The channels are sharded, so that lost messages are noticed: if an ordinary mess
 nodes, the reader's connection stays open, and the reader would not notice the gap (docs/decisions/0017).
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -30,11 +30,13 @@ class ClusterChannels:
         cluster.follow(self._settle)
 
     @asynccontextmanager
-    async def subscribe(self, channels: Sequence[bytes]) -> AsyncIterator[Listener]:
+    async def subscribe(
+        self, channels: Sequence[bytes], woken: Callable[[], None] | None = None
+    ) -> AsyncIterator[Listener]:
         """Subscribe; entering returns once every channel is confirmed. If some of the channels belong to an unavailable
         node, these are confirmed later, and the listener then reads None. Raises Unavailable when no channel is
         confirmed."""
-        listener = Listener(channels)
+        listener = Listener(channels, woken)
         try:
             for channel in channels:
                 self._holders.setdefault(channel, []).append(listener)

@@ -3,7 +3,7 @@
 -- checkpoint, trim, publish. The entry is appended only if the present head is the one that the writer expects.
 -- KEYS log head inbox meta snap history snap_slices chats blobs staged
 -- ARGV chat expected head version events facts acks snap trim lifetime expire_seconds publish_max log_channel feed_channel
---      meta_count blob_hashes slices trim_entries [key value]... [inbox id, request]...
+--      meta_count blob_hashes slices trim_entries list_channel [key value]... [inbox id, request]...
 --      slices: how many slices of the checkpoint `stage` has written, 0 for a checkpoint that is all in `snap`
 -- Repeat: DUP. Returns OK, DUP, FENCED, or UNSTAGED if slices of the checkpoint are missing; nothing was then changed.
 local before, head = ARGV[2], ARGV[3]
@@ -13,7 +13,7 @@ if is ~= before then return is == head and 'DUP' or 'FENCED' end
 
 -- A failover may have lost a command that the writer still has in memory. It must not take effect: its id would be
 -- accepted once more, and the command would take effect twice.
-local consumed = 19 + 2 * ARGV[15]
+local consumed = 20 + 2 * ARGV[15]
 local ids = {}
 for i = consumed, #ARGV, 2 do
   local found = redis.call('XRANGE', KEYS[3], ARGV[i], ARGV[i])[1]
@@ -36,10 +36,12 @@ if not redis.call('XADD', KEYS[1], 'NOMKSTREAM', id, unpack(entry)) then return 
 redis.call('SET', KEYS[2], head, 'KEEPTTL')
 if #ids > 0 then redis.call('XDEL', KEYS[3], unpack(ids)) end
 
-if consumed > 19 then
-  redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 19, consumed - 1))
+if consumed > 20 then
+  redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 20, consumed - 1))
   if ARGV[10] ~= 'expire' then redis.call('ZADD', KEYS[8], now, ARGV[1]) end
-  redis.call('PUBLISH', ARGV[14], ARGV[1])
+  -- On one server, feeds of this version listen to the list's one channel, and those of 0.1.0 to that of each bucket.
+  if ARGV[19] ~= '' then redis.call('PUBLISH', ARGV[19], ARGV[1]) end
+  if ARGV[19] == '' or redis.call('PUBSUB', 'NUMSUB', ARGV[14])[2] > 0 then redis.call('PUBLISH', ARGV[14], ARGV[1]) end
 end
 if ARGV[8] ~= '' then
   redis.call('SET', KEYS[5], ARGV[8], 'KEEPTTL')

@@ -4,7 +4,7 @@
 -- KEYS meta log head inbox snap seen seen:old own due chats blobs trace erased dead account gone recent history
 --      snap_slices
 -- ARGV chat owner nonce seen_generation seen_ttl deleted_ttl log_channel feed_channel mail_prefix
---      newest_letters
+--      newest_letters list_channel
 -- Repeat: OK without a second effect, even if the chat was imported again meanwhile. Returns OK, UNKNOWN or FOREIGN.
 local chat, nonce = ARGV[1], '!' .. ARGV[3]
 local meta = redis.call('HMGET', KEYS[1], 'owner', 'deleted', 'floor')
@@ -51,6 +51,8 @@ redis.call('HDEL', KEYS[8], chat)
 redis.call('ZREM', KEYS[9], chat)
 redis.call('ZREM', KEYS[10], chat)
 redis.call('PUBLISH', ARGV[7], '["deleted"]')
-redis.call('PUBLISH', ARGV[8], chat)
+-- As in append.
+if ARGV[11] ~= '' then redis.call('PUBLISH', ARGV[11], chat) end
+if ARGV[11] == '' or redis.call('PUBSUB', 'NUMSUB', ARGV[8])[2] > 0 then redis.call('PUBLISH', ARGV[8], chat) end
 if worker then redis.call('PUBLISH', ARGV[9] .. worker, chat) end
 return 'OK'
