@@ -18,7 +18,8 @@ from tests.unit.faulty_store import DEADLINE_SECONDS
 from threadcast.base.telemetry import Metrics
 from threadcast.fanout.connection import Put, put_nothing
 from threadcast.http.admission import Connections
-from threadcast.http.extensions import ABORT, DIRECT_SEND
+from threadcast.http.direct_send import DirectSend
+from threadcast.http.extensions import ABORT, DIRECT_SEND, LARGE_SEND
 from threadcast.http.server import serving
 from threadcast.http.sockets import listening
 from threadcast.settings.limits import Limits
@@ -42,6 +43,7 @@ class Answer:
         self.receive = receive
         self._send = send
         self.put: Put = scope["extensions"][DIRECT_SEND]()
+        self.large: DirectSend | None = scope["extensions"][LARGE_SEND]()
         self.abort: Callable[[], None] = scope["extensions"][ABORT]
         self.is_done = anyio.Event()
 
@@ -216,3 +218,42 @@ async def test_nobody_but_its_endpoint_keeps_the_headers_of_a_request() -> None:
         headers = answer.scope["headers"]
         assert headers == [(b"host", b"x")]
         assert [each for each in gc.get_referrers(headers[0]) if isinstance(each, list)] == [headers]
+
+
+async def test_a_snapshot_of_any_size_follows_the_head_and_blocks_follow_the_snapshot() -> None:
+    async with answered() as (answer, reader):
+        large = answer.large
+        assert large is not None
+        assert large.is_ready(), "nothing but the head waits"
+        snapshot = b"s" * 3_000_000
+        assert not large.put_large([memoryview(snapshot)[:2_999_999], b"\nid: 1\n\n"])
+        assert not large.is_ready()
+        assert not answer.put(b"block")
+        assert large.unsent() > 1_000_000
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(answer.send, b"block")
+            tasks.start_soon(large.drained)
+            taken = await read_until(reader, b"block\r\n")
+        assert body_of(taken) == snapshot[:2_999_999] + b"\nid: 1\n\n" + b"block"
+        await anyio.sleep(0.001)
+        assert large.unsent() == 0
+        assert large.is_ready()
+
+
+async def test_a_small_snapshot_leaves_with_the_head_and_nothing_waits_for_it() -> None:
+    async with answered() as (answer, reader):
+        assert answer.large is not None
+        assert answer.large.put_large([b"snapshot"])
+        assert body_of(await read_until(reader, b"snapshot\r\n")) == b"snapshot"
+
+
+async def test_a_snapshot_for_a_reader_that_has_left_goes_nowhere() -> None:
+    async with answered() as (answer, reader):
+        assert answer.large is not None
+        reader.close()
+        assert (await answer.receive())["type"] == "http.request"
+        assert (await answer.receive())["type"] == "http.disconnect"
+        assert not answer.large.is_ready()
+        assert answer.large.put_large([b"s" * 1_000_000])
+        with anyio.fail_after(DEADLINE_SECONDS):
+            await answer.large.drained()

@@ -16,7 +16,7 @@ from threadcast.api.edge import Edge
 from threadcast.api.errors import tell_started
 from threadcast.fanout.connection import ReaderConnection, put_nothing
 from threadcast.fanout.hub import Hub
-from threadcast.http.extensions import DIRECT_SEND, STREAM_LIFE, abort_of
+from threadcast.http.extensions import LARGE_SEND, STREAM_LIFE, abort_of
 from threadcast_protocol.wire.principal import Principal
 
 __all__ = ["SSE_HEADERS", "goodbye", "opened"]
@@ -68,11 +68,13 @@ async def opened(
         await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
         extensions = scope.get("extensions", {})
         life = extensions.get(STREAM_LIFE)
+        direct = extensions[LARGE_SEND]() if LARGE_SEND in extensions and not changes_blocks else None
         connection = ReaderConnection(
             send if changes_blocks or life is None else life.send,
             _StreamTasks(edge.hub, cancel_scope),
             edge.metrics,
-            put=extensions[DIRECT_SEND]() if DIRECT_SEND in extensions and not changes_blocks else put_nothing,
+            put=put_nothing if direct is None else direct.put,
+            direct=direct,
             principal_id=principal.id,
             abort=abort_of(scope),
             name=name,

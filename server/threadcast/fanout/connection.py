@@ -7,9 +7,10 @@ again; snapshots do not count against the bound, because they are made at that m
 wait.
 """
 
+import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 
 import anyio
@@ -20,14 +21,32 @@ from threadcast.base.telemetry import Metrics
 from threadcast.settings.limits import DEFAULT_LIMITS
 from threadcast_protocol.framing.sse import heartbeat, retry
 
-__all__ = ["ChatOnStream", "EndReason", "Put", "ReaderConnection", "Send", "StreamTasks", "put_nothing"]
+__all__ = ["ChatOnStream", "DirectSend", "EndReason", "Put", "ReaderConnection", "Send", "StreamTasks", "put_nothing"]
 
 _log = structlog.get_logger()
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]  # Any: ASGI's own type
 
+
 Put: TypeAlias = Callable[[bytes], bool]
 """Writes a whole block at once, or returns False without writing."""
+
+
+class DirectSend(Protocol):
+    """Writes to the socket of one answer past ASGI (`http/direct_send.py`)."""
+
+    def is_ready(self) -> bool:
+        """Whether `put_large` may be called now."""
+
+    def put_large(self, pieces: Sequence[bytes | memoryview]) -> bool:
+        """Write bytes of any number, without a copy of them. Returns False if `drained` has to wait."""
+
+    async def drained(self) -> None:
+        """Wait until the reader has taken nearly all bytes, or has left."""
+
+    def unsent(self) -> int:
+        """Return the number of bytes that wait for the reader."""
+
 
 EndReason: TypeAlias = Literal[
     "shutdown", "slow", "left", "not_found", "store", "newer_version", "unfoldable", "replaced", "own_now"
@@ -93,6 +112,7 @@ class ReaderConnection:
         principal_id: str,
         abort: Callable[[], None],
         put: Put = put_nothing,
+        direct: DirectSend | None = None,
         name: str = "",
         buffer_max_bytes: int = DEFAULT_LIMITS.subscriber_buffer_bytes,
         stall_seconds: float = DEFAULT_LIMITS.subscriber_stall_seconds,
@@ -107,6 +127,7 @@ class ReaderConnection:
         self._has_written = False
         self._send = send
         self._put_now = put
+        self._direct = direct
         self._tasks = tasks
         self._buffer_max_bytes = buffer_max_bytes
         self._stall_seconds = stall_seconds
@@ -131,6 +152,14 @@ class ReaderConnection:
             self.drops += 1
         if subscriber not in self._want_snapshots:
             self._want_snapshots.append(subscriber)
+        if not self._is_pumping and not self._queue and self.ended is None and self._direct is not None:
+            try:  # a reader that joins needs a task only if it does not take its snapshot at once
+                if self._direct.is_ready() and self._put_large(self._direct):
+                    return
+            except Exception:  # as in `write`
+                _log.exception("subscriber.failed")
+                self.end("left")
+                return
         self._pump_soon()
 
     def forget(self, subscriber: ChatOnStream) -> None:
@@ -212,7 +241,13 @@ class ReaderConnection:
     async def _pump(self) -> None:
         """Write the queue as fast as the reader accepts bytes; afterwards `write` works without a task again."""
         try:
+            if self._direct is not None:
+                await self._drained(self._direct)
             while self.ended is None and (self._queue or self._want_snapshots):
+                if self._direct is not None:
+                    self._put_large(self._direct)
+                    await self._drained(self._direct)
+                    continue
                 data = b"".join(self._queue)
                 self._drop_queue()
                 # The snapshot is taken at the same moment, so that the id at its end covers exactly the blocks written
@@ -233,6 +268,33 @@ class ReaderConnection:
             if self._pumped is not None:
                 self._pumped.set()
                 self._pumped = None
+
+    def _put_large(self, direct: DirectSend) -> bool:
+        """Write the queue, and then one snapshot, taken at this moment. Returns False if the reader has to be waited
+        for."""
+        pieces: list[bytes | memoryview] = [*self._queue]
+        self._drop_queue()
+        if self._want_snapshots:
+            data, length, last = self._want_snapshots.pop(0).take_snapshot()
+            pieces += (data if length == len(data) else memoryview(data)[:length], last)
+            if not self._is_greeted:
+                self._is_greeted = True
+                pieces.append(_greeting())
+        self._has_written = True
+        return direct.put_large(pieces)
+
+    async def _drained(self, direct: DirectSend) -> None:
+        """Wait until the reader has taken what was written. Raises TimeoutError if it takes less than `SLICE_BYTES`
+        within the time for which a reader may stall."""
+        await asyncio.sleep(0)  # the transport writes at the end of a turn of the loop
+        while unsent := direct.unsent():
+            try:
+                async with Deadline(self._stall_seconds):
+                    await direct.drained()
+                return
+            except TimeoutError:
+                if unsent - direct.unsent() < SLICE_BYTES:
+                    raise
 
     async def _put_snapshot(self, data: bytes, length: int, last: bytes) -> None:
         for start in range(0, length, SLICE_BYTES):

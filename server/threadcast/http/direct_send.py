@@ -1,4 +1,5 @@
-"""Writes blocks of a stream directly to their socket: one system call, no task, no layers of `send`.
+"""Writes blocks of a stream directly to their socket: one system call, no task, no layers of `send`. Snapshots, which
+may be large, go to the transport without a copy.
 
 An answer begins and ends through ASGI. In between, while uvicorn has no unsent bytes, a block becomes a chunk of
 HTTP/1.1 and goes to the kernel at once (decision 0021). `http/server.py` attaches the function to each request;
@@ -7,11 +8,16 @@ which waits, or notices that the reader has disconnected.
 """
 
 import os
+from collections.abc import Sequence
 
 from threadcast.fanout.connection import Put, put_nothing
 from threadcast.http.uvicorn_inside import RequestResponseCycle
 
-__all__ = ["direct_send"]
+__all__ = ["DirectSend", "direct_send", "large_send"]
+
+
+HEAD_MAX_BYTES = 4_096
+"""Bytes that may wait in the transport while it gets a snapshot: the head of the answer, which has some hundred."""
 
 
 class _Last:
@@ -28,20 +34,45 @@ class _Last:
 _last = _Last()
 
 
-class _DirectSend:
-    """Of one answer."""
+class DirectSend:
+    """Writes to the socket of one answer."""
 
-    __slots__ = ("_cycle", "_descriptor", "_transport")
+    __slots__ = ("_cycle", "_descriptor", "_flow", "_transport")
 
     def __init__(self, cycle: RequestResponseCycle, descriptor: int) -> None:
         self._cycle = cycle
         self._transport = cycle.transport
+        self._flow = cycle.flow
         self._descriptor = descriptor
+
+    def is_ready(self) -> bool:
+        """Whether nothing but the head of the answer waits to be sent."""
+        transport = self._transport
+        return not self._is_over() and transport.get_write_buffer_size() <= HEAD_MAX_BYTES
+
+    def put_large(self, pieces: Sequence[bytes | memoryview]) -> bool:
+        """Hand bytes to the transport, which refers to them until the reader has taken them. They leave the process at
+        the end of this turn of the loop, together with the head of the answer. Returns False if `drained` has to wait
+        for the reader."""
+        if not self._is_over():
+            self._transport.writelines([b"%x\r\n" % sum(map(len, pieces)), *pieces, b"\r\n"])
+        return not self._flow.write_paused
+
+    async def drained(self) -> None:
+        """Wait until the reader has taken nearly all bytes, or has left."""
+        await self._flow.drain()
+
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def _is_over(self) -> bool:
+        """Whether the descriptor may belong to another file now, or the connection to another answer."""
+        return self._transport.is_closing() or self._cycle.response_complete or self._cycle.disconnected
 
     def put(self, block: bytes) -> bool:
         transport = self._transport
-        if transport.is_closing() or self._cycle.response_complete:
-            return False  # the descriptor may belong to another file now, or the connection to another answer
+        if transport.is_closing() or self._cycle.response_complete:  # as `_is_over`, without a call for each event
+            return False
         if transport.get_write_buffer_size():
             return False  # earlier bytes must be sent first
         if block is not _last.block:
@@ -58,8 +89,14 @@ class _DirectSend:
 
 def direct_send(cycle: RequestResponseCycle) -> Put:
     """Return the direct send function of an answer that has begun."""
+    direct = large_send(cycle)
+    return put_nothing if direct is None else direct.put
+
+
+def large_send(cycle: RequestResponseCycle) -> DirectSend | None:
+    """Return the direct send of an answer that has begun, also for snapshots; None if there is none for it."""
     if cycle.transport.get_extra_info("sslcontext") is not None:
-        return put_nothing
+        return None
     if not cycle.chunked_encoding or cycle.response_complete:
-        return put_nothing  # HEAD, or an answer of known length
-    return _DirectSend(cycle, cycle.transport.get_extra_info("socket").fileno()).put
+        return None  # HEAD, or an answer of known length
+    return DirectSend(cycle, cycle.transport.get_extra_info("socket").fileno())

@@ -9,7 +9,17 @@ from collections.abc import AsyncGenerator, Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["ABORT", "DIRECT_SEND", "HAS_LEFT", "STREAM_LIFE", "abort_of", "begin", "has_left", "lingering"]
+__all__ = [
+    "ABORT",
+    "DIRECT_SEND",
+    "HAS_LEFT",
+    "LARGE_SEND",
+    "STREAM_LIFE",
+    "abort_of",
+    "begin",
+    "has_left",
+    "lingering",
+]
 
 ABORT = "threadcast.abort"
 """ASGI extension with the function that drops a connection that takes no bytes."""
@@ -40,6 +50,10 @@ def has_left(scope: Scope) -> bool:
 DIRECT_SEND = "threadcast.direct_send"
 """ASGI extension with a function to call when the answer has begun; it returns the function that writes directly to the
 socket (`direct_send.py`)."""
+
+LARGE_SEND = "threadcast.large_send"
+"""ASGI extension with a function to call when the answer has begun; it returns an object that writes directly to the
+socket, also snapshots, or None."""
 
 
 class _Life:

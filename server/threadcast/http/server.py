@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from threadcast.base.forks import close_in_children
 from threadcast.http.admission import Connections
 from threadcast.http.connections import BoundedConnection
-from threadcast.http.direct_send import direct_send
-from threadcast.http.extensions import ABORT, DIRECT_SEND, HAS_LEFT
+from threadcast.http.direct_send import direct_send, large_send
+from threadcast.http.extensions import ABORT, DIRECT_SEND, HAS_LEFT, LARGE_SEND
 from threadcast.http.uvicorn_inside import HTTP, MISFIT, HttpToolsProtocol, RequestResponseCycle
 
 __all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "serving"]
@@ -205,6 +205,7 @@ class _Lending:
             lent = {
                 ABORT: request.transport.abort,
                 DIRECT_SEND: partial(direct_send, request),
+                LARGE_SEND: partial(large_send, request),
                 HAS_LEFT: request.transport.is_closing,
             }
             scope.setdefault("extensions", {}).update(lent)

@@ -30,6 +30,7 @@ _ATTRIBUTES = {
     "RequestResponseCycle": (
         "chunked_encoding",
         "disconnected",
+        "flow",
         "keep_alive",
         "message_event",
         "response_complete",
