@@ -2,7 +2,7 @@
 
 A worker whose event loop has no time left makes every chat wait, so it leaves further chats to other workers. A chat
 that no other worker has claimed for `WAIT_SECONDS` is claimed all the same, up to `limits.worker_max_chats`, since a
-slow answer is better than none. Chats whose owner died, and the first `CHATS_LEAST` chats, never wait.
+slow answer is better than none. Chats whose owner died, and the first `CHATS_LEAST` chats, never wait (decision 0048).
 """
 
 import math
