@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import redis
+
 from tests.torture.harness import Harness, Member
 from tests.torture.proxy import Proxy
 
@@ -30,12 +32,14 @@ KINDS: dict[str, Kind] = {
     "reset": Kind(14, (0, 0), "every connection of a line is reset (RST)"),
     "delay": Kind(11, (0.5, 2.5), "every chunk waits for up to 0.25 s"),
     "half-open": Kind(7, (2, 6), "what either side writes is swallowed, and nobody is told"),
+    "half-closed": Kind(7, (2, 6), "the far side sees every connection reset, and the near side is not told"),
     "drop-reply": Kind(26, (0, 0), "the next one to three requests go through, their replies do not"),
     "throttle": Kind(7, (1, 4), "20 to 100 kB a second"),
     "refuse": Kind(5, (0.5, 2.5), "nobody gets through"),
     "kill-worker": Kind(2, (0.1, 1.5), "kill -9 of a worker; another is started after that time"),
     "kill-web": Kind(1.2, (0.1, 1.0), "kill -9 of a web process, likewise"),
     "kill-store": Kind(1, (0.05, 1.0), "kill -9 of the store, likewise"),
+    "kick": Kind(6, (0, 0), "the store closes one connection of channels, or half of the time all of them"),
     "stop-worker": Kind(2, (3.8, 6.5), "SIGSTOP of a worker for longer than its lease, then SIGCONT"),
     "stop-web": Kind(1.2, (1, 4), "SIGSTOP and SIGCONT of a web process"),
     "stop-store": Kind(1.5, (0.3, 3), "SIGSTOP and SIGCONT of the store"),
@@ -48,6 +52,9 @@ KINDS: dict[str, Kind] = {
 CLIENTS_ONE_IN = 8
 """Connections of clients that a cut, a reset or a half-open connection affects: hundreds of them reconnect at once even
 so. A process has a handful of connections to the store, which are all affected."""
+
+KICK_SECONDS = 1.0
+"""For each answer of the store to a kick; a stopped store gives none."""
 
 CLIENT_SHARE = 0.35
 """The share of network faults between clients and web processes; the others are between processes and the store."""
@@ -115,6 +122,8 @@ class Injector:
         what, _, whom = fault.kind.partition("-")
         if what in ("kill", "stop", "end"):
             name = await self._strike_process(fault, what, whom)
+        elif what == "kick":
+            name = await self._kick(fault)
         else:
             name = self._strike_line(fault)
         (self.struck if name else self.passed)[fault.kind] += 1
@@ -164,6 +173,29 @@ class Injector:
             self._busy.discard("store")
         return "store"
 
+    async def _kick(self, fault: Fault) -> str:
+        """Close connections that wait for messages: the store does so when their output is too long."""
+        store = self._harness.store
+        if "store" in self._busy or not store.is_up:
+            return ""
+        try:
+            return await asyncio.to_thread(_kick_listeners, str(store.server.path), fault.number)
+        except redis.RedisError:  # the store was struck meanwhile
+            return ""
+
+
+def _kick_listeners(path: str, number: int) -> str:
+    with redis.Redis(unix_socket_path=path, socket_timeout=KICK_SECONDS) as client:
+        listeners = client.client_list(_type="pubsub")
+        if not listeners:
+            return ""
+        if number % 2:
+            client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            return "all listeners"
+        kicked = listeners[number // 2 % len(listeners)]["id"]
+        client.execute_command("CLIENT", "KILL", "ID", kicked)
+        return f"listener {kicked}"
+
 
 async def _strike_member(member: Member, what: str, seconds: float) -> None:
     if what == "stop":
@@ -192,6 +224,8 @@ def _strike_proxy(proxy: Proxy, fault: Fault, one_in: int) -> None:
             proxy.delay(0.02 + 0.23 * share, fault.seconds)
         case "half-open":
             proxy.swallow(fault.seconds, one_in)
+        case "half-closed":
+            proxy.sever(fault.seconds, one_in)
         case "drop-reply":
             proxy.drop_replies(1 + fault.number % 3)
         case "throttle":

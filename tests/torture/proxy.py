@@ -132,6 +132,15 @@ class Proxy:
         self._later(seconds, end)
         return len(lines)
 
+    def sever(self, seconds: float, one_in: int = 1) -> int:
+        """Make connections half closed: the target sees them reset, and the clients are not told until after
+        `seconds`. New connections work meanwhile."""
+        count = self.swallow(seconds, one_in)
+        for line in list(self._lines)[::one_in]:
+            if line.server is not None:
+                line.server.transport.abort()
+        return count
+
     def drop_replies(self, count: int = 1) -> None:
         """The next `count` requests go through; in place of their replies the connection is reset."""
         self._drops += count
@@ -230,7 +239,8 @@ class Proxy:
                     writer.write(chunk)
                 await writer.drain()
         except (OSError, RuntimeError):  # either side broke; uvloop raises RuntimeError for a closed transport
-            line.reset()
+            if not line.is_swallowing:
+                line.reset()
         finally:
             if not line.is_swallowing:
                 line.cut()

@@ -84,6 +84,20 @@ async def test_reset_is_felt_as_a_reset() -> None:
             await line[0].read()
 
 
+async def test_a_half_closed_line_ends_at_the_target_and_the_client_is_told_later() -> None:
+    async with echo_harness() as proxy, line_to(proxy) as line:
+        assert await ask(line, b"before\n") == b"before\n"
+        (severed,) = proxy._lines
+        assert proxy.sever(0.2) == 1
+        assert severed.server is not None and severed.server.transport.is_closing()
+        assert not severed.client.transport.is_closing()
+        async with line_to(proxy) as other:
+            assert await ask(other, b"meanwhile\n") == b"meanwhile\n"
+        with pytest.raises(ConnectionResetError):
+            await ask(line, b"lost\n")
+        assert HEARD["test"] == [b"before\n", b"meanwhile\n"]
+
+
 async def test_a_half_open_line_swallows_both_ways_until_it_is_reset() -> None:
     async with echo_harness() as proxy, line_to(proxy) as line:
         assert await ask(line, b"before\n") == b"before\n"
