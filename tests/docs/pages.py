@@ -17,7 +17,7 @@ EXCUSED = {
     "./scripts/torture --seconds 180 --store both": "as above, for each store",
     ".venv/bin/python -m tests.sim --mutations": "some minutes; tests/sim/test_sim.py switches the same rules off",
     ".venv/bin/python -m pytest -s tests/failover": "the suite runs these tests",
-    ".venv/bin/python -m bench.takeover 60": "some minutes of killing workers",
+    ".venv/bin/python -m bench.takeover 10": "some minutes of killing workers",
     "scripts/bench": "some minutes, and it wants a machine that does little else",
     "scripts/bench fanout tokens": "as above",
     "scripts/bench-compare main HEAD": "as above, and it makes worktrees of this clone",

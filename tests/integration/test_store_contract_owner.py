@@ -37,7 +37,7 @@ async def test_claim_names_the_worker_whose_lease_ran_out(store: Store) -> None:
     assert await claim(store, "w1", lease_ms=20) == [Claimed(CHAT, "")]
 
     async def is_taken_over() -> bool:
-        return await claim(store, "w2") == [Claimed(CHAT, "w1")]
+        return await claim(store, "w2") == [Claimed(CHAT, "w1", has_begun=False)]
 
     await eventually(is_taken_over)
 
@@ -63,7 +63,7 @@ async def test_a_full_worker_claims_only_chats_that_have_waited_or_whose_owner_d
     await store.post(command(chat_id=fresh))
 
     async def is_taken_over() -> bool:
-        return await store.claim(bucket, "w2", 20, LEASE_MS, 60_000) == [Claimed(left, "w1")]
+        return await store.claim(bucket, "w2", 20, LEASE_MS, 60_000) == [Claimed(left, "w1", has_begun=False)]
 
     async def has_waited() -> bool:
         return await store.claim(bucket, "w2", 20, LEASE_MS, 20) == [Claimed(fresh, "")]

@@ -80,6 +80,7 @@ async def test_every_key_is_in_the_table_and_in_the_slot_of_its_bucket(valkey_se
         f"{prefix}chat:{CHAT}:seen": "hash",
         f"{prefix}due": "zset",
         f"{prefix}own": "hash",
+        f"{prefix}owners": "zset",
         f"{prefix}bell": "list",
         f"{prefix}dead": "list",
         f"{prefix}account:ann": "hash",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import anyio
 
+from tests.sim.loop import PROCESS
 from threadcast.providers.base import Delta, Finished, ModelInfo, Request, TextDelta, ToolCallDelta
 from threadcast.tools.agent_tool import AgentTool
 from threadcast.tools.base import (
@@ -98,8 +99,11 @@ class SimTool:
         self.policy: Policy = policy
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
+        began_at = self.world.loop.now
         self.world.tool_began(self.name, context.tool_call_id)
         await anyio.sleep(0.4)
+        if self.retry == "once":
+            self.world.silence.effect(PROCESS.get(), context.tool_call_id, began_at)
         yield ToolResult(content=f"{self.name} did {context.tool_call_id}")
 
 

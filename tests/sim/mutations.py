@@ -15,8 +15,11 @@ from tests.sim.agent_mutations import AGENT_RULES
 from tests.sim.rules import Put, Rule
 from tests.sim.store import SimStore, Way
 from threadcast.actor import actor as actor_module
+from threadcast.actor import silent_owners
 from threadcast.actor.actor import Actor
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
+from threadcast.actor.former_owner import FormerOwner
+from threadcast.actor.silent_owners import SilentOwners
 from threadcast.actor.worker_context import StateCache
 from threadcast.actor.writer import Writer
 from threadcast.agent_loop import recovery
@@ -33,6 +36,7 @@ from threadcast.store.ports import (
     AppendRequest,
     Beat,
     Compacted,
+    EndedLeases,
     InboxEntry,
     LogMessage,
     Lost,
@@ -287,6 +291,52 @@ def _newest_first(put: Put) -> None:
     put(SimStore, "read_inbox", read_inbox)
 
 
+# owners that no longer listen
+
+
+def _judged_at_first_sight(put: Put) -> None:
+    async def end_leases(self: SimStore, bucket: int, worker: str, owner: str, cursor: str) -> EndedLeases:
+        heard, self._switchboard._listeners = self._switchboard._listeners, {f"mail:{worker}": []}
+        try:
+            ended = await MemoryStore.end_leases(self, bucket, worker, owner, cursor)
+        finally:
+            self._switchboard._listeners = heard
+        if ended.count:
+            self._world.silence.judged(worker, owner)
+        return ended
+
+    put(SimStore, "end_leases", end_leases)
+
+
+SILENCE_RULES = (
+    Rule(
+        "two looks with a pause between them",
+        "silence",
+        lambda put: put(silent_owners, "LOOK_GAP_SECONDS", 0.0),
+        1_000,
+    ),
+    Rule("the second look looks again", "silence", _judged_at_first_sight, 1_000),
+    Rule(
+        "no look within a lease after connections were lost",
+        "promoted",
+        lambda put: put(SilentOwners, "_may_look", lambda *_: True),
+        1_000,
+    ),
+    Rule(
+        "what may not run twice is settled after the former lease",
+        "silence",
+        lambda put: put(FormerOwner, "wait_seconds", lambda *_: 0.0),
+        1_000,
+    ),
+    Rule(
+        "a takeover counts if work had begun",
+        "silence",
+        lambda put: put(FormerOwner, "is_taken_over_by", lambda self, worker: self.worker not in ("", worker)),
+        1_000,
+    ),
+)
+
+
 # the way back
 
 
@@ -358,5 +408,6 @@ RULES = (
     Rule("relay: contiguity by the entry before", "slow", _fold_by_id),
     Rule("relay: position check", "slow", _no_position_check),
     Rule("relay: a reload changes all or nothing", "net", _half_a_reload, 2_000),
+    *SILENCE_RULES,
     *AGENT_RULES,
 )

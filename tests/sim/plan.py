@@ -20,7 +20,8 @@ class Mix:
     what a user may say. `is_behind`: the store's clock steps back by a minute at once, so that after a failover the
     same ids occur again. `watched`: the share of schedules in which a reader follows the chat; in the others only the
     store's log shows what happened. `has_versions`: one worker is of the next version, others may change to it and
-    back; in the end all have it. `agents`: durable agents answer; `changes`: a deploy changes their code; `frameworks`:
+    back; in the end all have it. `looks`: workers look for owners without a listener; in the others only leases end.
+    `agents`: durable agents answer; `changes`: a deploy changes their code; `frameworks`:
     they are framework agents, which use the seam."""
 
     calls: dict[str, float] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Mix:
     agents: bool = False
     changes: bool = False
     frameworks: bool = False
+    looks: bool = False
 
 
 MIXES: dict[str, Mix] = {
@@ -98,6 +100,23 @@ MIXES: dict[str, Mix] = {
         workers=1,
         commands=(1, 1),
         watched=1.0,
+    ),
+    "silence": Mix(
+        calls={"dies": 0.01, "lost": 0.02, "refused": 0.01},
+        lost={"mail": 0.1, "bell": 0.1},
+        troubles=("kill", "blink", "blink", "half_open", "half_open", "kick", "pause", "drain"),
+        count=(1, 3),
+        scripts={"once": 5, "slow": 3, "say": 2, "safe": 1},
+        workers=3,
+        looks=True,
+    ),
+    "promoted": Mix(
+        calls={"dies": 0.01, "lost": 0.02},
+        troubles=("failover", "kick", "kick", "blink", "kill"),
+        count=(1, 3),
+        reposts=0.3,
+        workers=3,
+        looks=True,
     ),
     "poison": Mix(
         calls={"lost": 0.02},

@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import anyio
+
 from tests.sim.loop import Process, at_once
 from tests.sim.tally import COUNTS
 from tests.sim.witness import saw
@@ -24,7 +26,9 @@ from threadcast.store.memory.store import MemoryStore
 from threadcast.store.ports import (
     Appended,
     AppendRequest,
+    Claimed,
     DueBell,
+    EndedLeases,
     Fenced,
     Loaded,
     Lost,
@@ -87,6 +91,7 @@ def _copy_bucket(bucket: Bucket) -> Bucket:
         bucket,
         due=dict(bucket.due),
         own=dict(bucket.own),
+        owners=dict(bucket.owners),
         chats={owner: dict(chats) for owner, chats in bucket.chats.items()},
     )
 
@@ -139,7 +144,19 @@ class SimStore(MemoryStore):
             COUNTS["trim"] += 1
         return answer
 
+    async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
+        claimed = await super().claim(bucket, worker, limit, lease_ms, waited_ms)
+        self._world.silence.claimed(worker, claimed)
+        return claimed
+
+    async def end_leases(self, bucket: int, worker: str, owner: str, cursor: str) -> EndedLeases:
+        ended = await super().end_leases(bucket, worker, owner, cursor)
+        if ended.count:
+            self._world.silence.judged(worker, owner)
+        return ended
+
     async def take(self, chat_id: str, worker: str, why: str) -> Taken:
+        self._world.silence.takes(worker, why)
         taken = await super().take(chat_id, worker, why)
         floor = self.former[-1].entry_id if self.former else None
         if floor is not None and Head.parse(taken.head).entry_id <= floor and not self._world.rollbacks:
@@ -245,7 +262,7 @@ class Way(MemoryStore):
         self._world = world
         self._process = process
         self._harness = world.store
-        self._open: list[tuple[str, Listener]] = []
+        self._open: list[_Line] = []
         self._asked: dict[asyncio.Future[Any], None] = {}  # in order; Any: each call has its own answer
         self._has_clients = has_clients
         self.is_cut = False
@@ -292,8 +309,8 @@ class Way(MemoryStore):
 
     def hang_up(self) -> None:
         """Close the connections of a process that has ended."""
-        for channel, listener in self._open:
-            self._harness._switchboard.leave(channel, listener)
+        for line in self._open:
+            self._disconnect(line)
         self._open.clear()
         for answer in list(self._asked):
             if not answer.done():
@@ -310,15 +327,48 @@ class Way(MemoryStore):
 
     @asynccontextmanager
     async def _listen(self, channel: str, woken: Callable[[], None] | None = None) -> AsyncIterator[Listener]:
-        listener = self._harness._switchboard.join(channel, woken)
-        here = (channel, listener)
-        self._open.append(here)
+        line = _Line(channel, self._harness._switchboard.join(channel, woken))
+        line.listener.whole_since -= self._world.silence.settled_seconds()
+        self._open.append(line)
         try:
-            yield listener
+            yield line.listener
         finally:
-            if here in self._open:
-                self._open.remove(here)
-                self._harness._switchboard.leave(channel, listener)
+            if line in self._open:
+                self._open.remove(line)
+                self._disconnect(line)
+
+    def _disconnect(self, line: "_Line") -> None:
+        if line.is_connected:
+            line.is_connected = False
+            if line.channel.startswith("mail:"):
+                self._world.silence.lost(self._process.name)
+            self._harness._switchboard.leave(line.channel, line.listener)
+
+    def lose_channels(self, told_after: float, back_after: float) -> None:
+        """The store closes the connection of the channels. The process hears of it after so many seconds, and has
+        another one so many seconds later."""
+        for line in self._open:
+            if line.is_connected:
+                self._disconnect(line)
+                self._world.background(self._come_back(line, told_after, back_after), self._process)
+
+    async def _come_back(self, line: "_Line", told_after: float, back_after: float) -> None:
+        await anyio.sleep(told_after)
+        line.listener.lose((line.channel.encode(),))
+        await anyio.sleep(back_after)
+        if line in self._open:
+            line.is_connected = True
+            self._harness._switchboard.connect(line.channel, line.listener)
+            self._world.silence.heard(self._process.name)
+
+
+class _Line:
+    """A channel and its listener; the connection may be lost."""
+
+    def __init__(self, channel: str, listener: Listener) -> None:
+        self.channel = channel
+        self.listener = listener
+        self.is_connected = True
 
 
 def _nothing(*_: object, **__: object) -> str:
@@ -330,6 +380,8 @@ _CALLS: dict[str, Callable[..., str]] = {
     "meta": lambda chat_id: chat_id,
     "delete": lambda chat_id, owner, nonce: chat_id,
     "claim": _nothing,
+    "silent_owners": _nothing,
+    "end_leases": lambda bucket, worker, owner, cursor: owner,
     "claim_chat": lambda chat_id, worker, lease_ms: "",
     "take": lambda chat_id, worker, why: why,
     "beat": _nothing,

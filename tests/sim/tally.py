@@ -32,6 +32,8 @@ RARE = (
     "trim",
     "checkpoint loaded",
     "timer fired",
+    "silent owner judged",
+    "live owner judged",
     "interrupted",
     "hand-over",
     "process killed",

@@ -14,6 +14,7 @@ from tests.sim.store import Replica
 from tests.sim.tally import COUNTS
 
 if TYPE_CHECKING:
+    from tests.sim.people import Node
     from tests.sim.worker import Worker
     from tests.sim.world import World
 
@@ -41,6 +42,12 @@ def cause(world: "World", trouble: Trouble) -> None:
             world.clock_offset_ms += int(1000 * trouble.seconds) * (1 if trouble.who == 0 else -1)
         case "back":
             world.clock_offset_ms -= 60_000
+        case "blink":
+            world.lose_channels(worker, 0.0, trouble.seconds / 6)
+        case "half_open":
+            world.lose_channels(worker, trouble.seconds, 0.05)
+        case "kick":
+            _kick(world)
         case "interrupt":
             world.store.interrupt()
         case "failover":
@@ -71,6 +78,7 @@ def cause(world: "World", trouble: Trouble) -> None:
 def _freeze(world: "World", process: Process, seconds: float) -> None:
     if not process.is_dead:
         COUNTS["process frozen"] += 1
+        world.silence.froze(process.name)
         world.loop.freeze(process)
         world.later(seconds, world.loop.thaw, process)
 
@@ -93,7 +101,18 @@ def _fail_over(world: "World", who: int) -> None:
     world.lost_to_rollback |= had - set(world.store.chat(CHAT).seen)
     world.nonces_kept &= {value.split(" ")[1] for value in world.store.chat(CHAT).seen.values() if " " in value}
     world.note("outside", "failover", world.store.chat(CHAT).head, "", "")
-    world.store.interrupt()
+    if world.plan.mix.looks:
+        _kick(world)
+    else:
+        world.store.interrupt()
+
+
+def _kick(world: "World") -> None:
+    """The store closes the connections of all channels, as a restart does."""
+    world.silence.all_lost()
+    processes: list[Worker | Node] = [*world.workers, *world.nodes]
+    for process in processes:
+        world.lose_channels(process, 0.0, world.draw_between(0.03, 0.6))
 
 
 async def _delete(world: "World") -> None:

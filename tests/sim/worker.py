@@ -37,6 +37,9 @@ __all__ = ["Worker"]
 TIMINGS = LeaseTimings(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=1.2)
 """In the proportions of the product's, with fewer sweeps, which cost the most and matter the least."""
 
+LOOK_TIMINGS = LeaseTimings(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.2)
+"""Where workers look for silent owners: nearer to the product's, because each sweep looks."""
+
 
 class _Cache(StateCache):
     """Counts how often a cached state was used and how often it belonged to another history."""
@@ -70,9 +73,14 @@ class _Host(Host):
     """Starts the clocks of its leases with its first chat, because a third of all hosts never get one. Each tick costs
     a schedule as much as a step of the chat."""
 
-    def __init__(self, context: WorkerContext) -> None:
-        super().__init__(context, TIMINGS)
+    def __init__(self, context: WorkerContext, *, looks: bool) -> None:
+        super().__init__(context, LOOK_TIMINGS if looks else TIMINGS)
+        self._looks = looks
         self._has_had_chats = anyio.Event()
+
+    async def _look(self, bucket: int, tasks: TaskGroup) -> None:
+        if self._looks:
+            await super()._look(bucket, tasks)
 
     def _adopt(self, chat: Claimed, tasks: TaskGroup) -> None:
         self._has_had_chats.set()
@@ -127,7 +135,7 @@ class Worker(Process):
             slots=scarce_slots(world, name),
         )
         self.worker_context = context
-        self.host = _Host(context)
+        self.host = _Host(context, looks=world.plan.mix.looks)
 
     def new_id(self, prefix: str) -> str:
         self.ids += 1

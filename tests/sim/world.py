@@ -22,6 +22,7 @@ from tests.sim.clock import WALL_MS, Chance, current, decode_once
 from tests.sim.loop import PROCESS, Process, Stuck, VirtualLoop
 from tests.sim.people import CHAT, Client, Node, Reader
 from tests.sim.plan import Plan, Said, Trouble
+from tests.sim.silence import Silence
 from tests.sim.store import Replica, SimStore, Way
 from tests.sim.tally import COUNTS, METRICS
 from tests.sim.troubles import cause, deploy, place_of
@@ -89,6 +90,7 @@ class World:
         self.readers: list[Reader] = []
         self.replica: Replica | None = None
         self.book = Book(self)
+        self.silence = Silence(self)
         self.has_new_code = False
         self.deletes = 0
         self.hangs = any(said.script == "hang" for said in plan.said)
@@ -206,6 +208,10 @@ class World:
         if not self.plan.mix.has_versions:
             return Way(self, process, has_clients=has_clients)
         return MixedWay(self, process, is_newer=place_of(process) in self.newer, has_clients=has_clients)
+
+    def lose_channels(self, process: Worker | Node, told_after: float, back_after: float) -> None:
+        if not process.is_dead:
+            process.way.lose_channels(told_after, back_after)
 
     def kill(self, process: Process) -> None:
         """kill -9, now."""

@@ -20,6 +20,7 @@ from tests.unit.readers import Socket, reading
 from threadcast.actor.actor import Actor
 from threadcast.actor.claim_gate import ClaimGate
 from threadcast.actor.end import End
+from threadcast.actor.former_owner import FormerOwner
 from threadcast.actor.host import Host, LeaseTimings
 from threadcast.actor.worker_context import WorkerContext
 from threadcast.actor.writer import Writer
@@ -181,7 +182,8 @@ class Harness:
     async def actor(self, worker: str, chat_id: str = CHAT, *, previous: str | None = None) -> Actor:
         """Return an actor for the chat, which `worker` has claimed; the caller must `run` it."""
         claimed = await self.claim(worker, chat_id)
-        return Actor(self.worker_context(worker), chat_id, claimed.previous if previous is None else previous)
+        former = FormerOwner(claimed.previous if previous is None else previous)
+        return Actor(self.worker_context(worker), chat_id, former)
 
     async def own(self, worker: str, *commands: Command, chat_id: str = CHAT) -> End:
         """Post these commands, then claim the chat and own it until there is nothing left to do."""

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -27,6 +27,7 @@ from threadcast.store.ports import (
     Claimed,
     Compacted,
     DueBell,
+    EndedLeases,
     InboxEntry,
     Loaded,
     LogMessage,
@@ -35,6 +36,7 @@ from threadcast.store.ports import (
     PostRequest,
     Released,
     Taken,
+    WorkerSignals,
 )
 from threadcast_protocol.wire.blobs import Blob
 from threadcast_protocol.wire.errors import Internal, Unavailable
@@ -95,7 +97,7 @@ class _Sieve:
     def is_empty(self) -> bool:
         return bool(self._messages.is_empty)
 
-    def __aiter__(self) -> "_Sieve":
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:  # Any: as the class says
@@ -103,6 +105,12 @@ class _Sieve:
             message = await self._messages.__anext__()
             if not self._is_lost(message):
                 return message
+
+
+class _SievedSignals(_Sieve):
+    def __init__(self, signals: WorkerSignals, is_lost: Callable[[Any], bool]) -> None:  # Any: as above
+        super().__init__(signals, is_lost)
+        self.heard_since = signals.heard_since
 
 
 class FaultyStore(MemoryStore):
@@ -197,6 +205,12 @@ class FaultyStore(MemoryStore):
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         return await self._through("claim", partial(super().claim, bucket, worker, limit, lease_ms, waited_ms))
 
+    async def silent_owners(self, bucket: int, worker: str) -> list[str]:
+        return await self._through("silent_owners", partial(super().silent_owners, bucket, worker))
+
+    async def end_leases(self, bucket: int, worker: str, owner: str, cursor: str) -> EndedLeases:
+        return await self._through("end_leases", partial(super().end_leases, bucket, worker, owner, cursor))
+
     async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
         return await self._through("beat", partial(super().beat, worker, lease_ms, chats))
 
@@ -257,10 +271,10 @@ class FaultyStore(MemoryStore):
             yield bell
 
     @asynccontextmanager
-    async def inbox_signals(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
+    async def inbox_signals(self, worker: str) -> AsyncIterator[WorkerSignals]:
         await self._through("mail", anyio.lowlevel.checkpoint)
         async with super().inbox_signals(worker) as signals:
-            yield _Sieve(cast("Messages[str | None]", signals), lambda _: self.loses_inbox_signals)  # as they are
+            yield _SievedSignals(signals, lambda _: self.loses_inbox_signals)
 
     @asynccontextmanager
     async def follow(

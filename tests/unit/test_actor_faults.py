@@ -11,6 +11,7 @@ from tests.unit.pictures import data_url, hash_of, png_of
 from threadcast.actor import retry_policy as retry_policy
 from threadcast.actor.actor import Actor
 from threadcast.actor.end import End
+from threadcast.actor.former_owner import FormerOwner
 from threadcast.store.memory.store import MemoryStore
 from threadcast.store.ports import BlobOutcome, BlobPut
 from threadcast.tools.base import Retry
@@ -265,7 +266,7 @@ async def test_a_draining_worker_hands_a_run_over_and_the_next_owner_repeats_no_
         assert harness.demo.open_streams == 0
         (claimed,) = await harness.store.claim(harness.store.bucket_of(CHAT), "w2", 20, LEASE_MS)
         assert claimed.previous == "", "a hand-over is no takeover"
-        await Actor(harness.worker_context("w2"), CHAT, claimed.previous).run()
+        await Actor(harness.worker_context("w2"), CHAT, FormerOwner(claimed.previous)).run()
         await watcher.at_rest()
     assert watcher.messages[-1] == ("assistant", essay)
     assert "message_removed" not in watcher.types()

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.compaction import compacted
 from threadcast.actor.end import LONG_MISSING_DELAY_MS, NEWER_VERSION_DELAY_MS, End
+from threadcast.actor.former_owner import FormerOwner
 from threadcast.actor.intake import carry_out, command_of, give_up_first
 from threadcast.actor.orphans import leave_no_orphan
 from threadcast.actor.outbox_sender import OutboxSender
@@ -60,13 +61,13 @@ DRAIN_TOOL_SECONDS = 0.7
 
 
 class Actor:
-    """Owns the chat `chat_id` for `context.worker`. `previous` is the worker that held the chat before and did not
-    release it, '' for none."""
+    """Owns the chat `chat_id` for `context.worker`."""
 
-    def __init__(self, context: WorkerContext, chat_id: str, previous: str) -> None:
+    def __init__(self, context: WorkerContext, chat_id: str, former: FormerOwner) -> None:
         self.chat_id = chat_id
         self._context = context
-        self._why = "takeover" if previous not in ("", context.worker) else "wake"
+        self._former = former
+        self._why = "takeover" if former.is_taken_over_by(context.worker) else "wake"
         self._wake = anyio.Event()
         self._has_inbox_signal = True
         self._is_draining = False
@@ -225,11 +226,28 @@ class Actor:
         """Delete the chat if its parent was deleted, end a run or command that has killed too many owners, recover the
         previous owner's unfinished work, and continue the run."""
         await leave_no_orphan(self._context.store, self._retry_policy, writer)
+        if not await self._outlast_former_owner(writer):
+            return  # `_work` ends the actor
         if writer.state.private.attempts >= POISON_ATTEMPTS:
             await self._blame(writer)
         lost = self._processes.lost(writer.state)
         if lost or writer.state.private.run is not None:
             self._start(writer, tasks, await writer.commit(lambda builder: self._mend(builder, lost)))
+
+    async def _outlast_former_owner(self, writer: Writer) -> bool:
+        """Wait until the former owner has stopped what may not run twice. Returns False if this actor has to end."""
+        while seconds := self._former_wait_seconds(writer):
+            wake = self._wake = anyio.Event()
+            if self._is_lost or self._is_fenced or self._is_draining:
+                return False
+            with anyio.move_on_after(seconds):
+                await wake.wait()
+        self._former.forget()
+        return True
+
+    def _former_wait_seconds(self, writer: Writer) -> float:
+        tools = self._context.profiles.tools_of(writer.state)
+        return self._former.wait_seconds(writer.state, tools, self._processes)
 
     async def _blame(self, writer: Writer) -> None:
         self._context.metrics.poisoned.inc()
@@ -386,7 +404,7 @@ class Actor:
         views = self._processes.take_ended()
         await writer.commit(lambda builder: write_ends(builder, views))
         self._processes.settle(views)
-        await self._hand_over(0)
+        await self._hand_over(round(1000 * self._former_wait_seconds(writer)))
 
     async def _pass_on(self, writer: Writer) -> End:
         """Offer the chat to a worker that has the agent of its run. Until one is found, the chat is offered every

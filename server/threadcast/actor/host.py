@@ -1,8 +1,9 @@
 """The host of a worker process: finds chats with work, runs an actor for each, and keeps the leases.
 
 The host learns of work in three ways (DISPATCH §5). A post rings the bell of its bucket. A sweep over all buckets finds
-chats whose bell was lost or whose owner died. For a chat that is already owned, an inbox signal or the answer of a
-heartbeat reports new commands. Leases only avoid double work; fences and conditional appends keep the log consistent.
+chats whose bell was lost or whose lease has ended, and owners that no longer listen (`silent_owners.py`). For a chat
+that is already owned, an inbox signal or the answer of a heartbeat reports new commands. Leases only avoid double work;
+fences and conditional appends keep the log consistent.
 """
 
 import random
@@ -18,7 +19,9 @@ from anyio.abc import TaskGroup
 from threadcast.actor.actor import Actor
 from threadcast.actor.claim_gate import LOOK_SECONDS, WAIT_SECONDS
 from threadcast.actor.end import End
+from threadcast.actor.former_owner import FormerOwner
 from threadcast.actor.run_slots import Rank
+from threadcast.actor.silent_owners import SilentOwners
 from threadcast.actor.worker_context import WorkerContext
 from threadcast.base.append_pace import PACE
 from threadcast.base.boundary import pass_on
@@ -78,7 +81,7 @@ class Host:
         self._context = context
         self._timings = timings
         self._actors: dict[str, Actor] = {}
-        self._again: dict[str, str] = {}
+        self._again: dict[str, Claimed] = {}
         self._unfoldable: dict[str, int] = {}  # by chat: the number of attempts
         self._crashed: dict[str, None] = {}  # chat ids, in the order of their crashes
         self._is_draining = False
@@ -86,6 +89,7 @@ class Host:
         self._kept_at: dict[str, float] = {}  # by chat: the last known start of its lease, in monotonic seconds
         self._beating: set[int] = set()  # buckets whose heartbeat has no answer yet
         self._sweeping: set[int] = set()  # buckets whose sweep has no answer yet
+        self._silent = SilentOwners(context.store, context.worker, timings.lease_seconds)
         self._tasks: TaskGroup | None = None
         context.slots.begin = self._begin_waiting
         context.slots.may_begin = lambda: self._tasks is not None and self._has_room()
@@ -145,6 +149,7 @@ class Host:
                 for bucket in range(self._context.store.buckets):  # in one tick, so in one pipeline
                     if bucket not in self._sweeping:
                         tasks.start_soon(self._sweep, bucket, tasks)
+                    tasks.start_soon(self._look, bucket, tasks)
             await anyio.sleep(self._timings.sweep_seconds * random.uniform(0.5, 1.5))
 
     async def _sweep(self, bucket: int, tasks: TaskGroup) -> None:
@@ -157,6 +162,23 @@ class Host:
             await anyio.sleep(STORE_PAUSE_SECONDS)
         finally:
             self._sweeping.discard(bucket)
+
+    async def _look(self, bucket: int, tasks: TaskGroup) -> None:
+        """Look for dead owners of one bucket."""
+        try:
+            for owner in await self._silent.look(bucket):
+                tasks.start_soon(self._judge, bucket, owner, tasks)
+        except Failed as trouble:
+            self._note("look", trouble)
+
+    async def _judge(self, bucket: int, owner: str, tasks: TaskGroup) -> None:
+        try:
+            if await self._silent.judge(bucket, owner):
+                self._context.metrics.owners_silent.inc()
+                _log.info("owner.silent", owner=owner, bucket=bucket)
+                await self._claim(bucket, tasks)
+        except Failed as trouble:
+            self._note("look", trouble)
 
     def _note(self, call: str, trouble: Failed) -> None:
         """Count a failed call. An unavailable store is expected; any other error is logged."""
@@ -175,10 +197,11 @@ class Host:
                         bucket = await bell.wait(1.0)
                         if bucket is None:
                             continue
-                        if self._has_room():
+                        if self._has_room() and not self._silent.is_unheard(bucket):
                             await self._claim(bucket, tasks)
                         else:
                             await bell.put_back(bucket)  # the worker has filled up or begun to drain meanwhile
+                            await anyio.sleep(self._timings.sweep_seconds)
             except Failed as trouble:
                 self._note("bell", trouble)
                 await anyio.sleep(STORE_PAUSE_SECONDS)
@@ -187,6 +210,7 @@ class Host:
         while True:
             try:
                 async with self._context.store.inbox_signals(self._context.worker) as signals:
+                    self._silent.signals = signals
                     async for chat_id in signals:
                         if chat_id is None:
                             self._beat(tasks)  # signals may be lost; the answers of heartbeats report them
@@ -201,7 +225,7 @@ class Host:
         take a chat. A worker that is full by its load takes only chats that other workers have left."""
         gate, count = self._context.gate, len(self._actors)
         room = min(CLAIM_MAX, self._context.limits.worker_max_chats - count)
-        if room <= 0:
+        if room <= 0 or self._silent.is_unheard(bucket):
             return
         room = max(1, min(room, gate.room(count) // claims_count))
         waited_ms = 0 if gate.takes_new(count) else int(1_000 * WAIT_SECONDS)
@@ -255,11 +279,14 @@ class Host:
         """Start an actor for `chat`. The chat is registered at once, so that heartbeats renew its lease from the
         beginning."""
         if chat.chat_id in self._actors:
-            self._again[chat.chat_id] = chat.previous
+            self._again[chat.chat_id] = chat
             return
         previous = CRASHED if chat.chat_id in self._crashed else chat.previous
         self._crashed.pop(chat.chat_id, None)
-        actor = Actor(self._context, chat.chat_id, previous)
+        former = FormerOwner(
+            previous, has_begun=chat.has_begun or previous == CRASHED, lease_left_seconds=chat.lease_left_ms / 1000
+        )
+        actor = Actor(self._context, chat.chat_id, former)
         self._actors[chat.chat_id] = actor
         self._context.metrics.chats_active.set(len(self._actors))
         if self._is_draining:
@@ -289,8 +316,8 @@ class Host:
             await self._set_aside(actor.chat_id)
         else:
             self._unfoldable.pop(actor.chat_id, None)
-        if (previous := self._again.pop(actor.chat_id, None)) is not None:
-            self._adopt(Claimed(actor.chat_id, previous), tasks)
+        if (claimed := self._again.pop(actor.chat_id, None)) is not None:
+            self._adopt(claimed, tasks)
 
     async def _set_aside(self, chat_id: str) -> None:
         """Release the chat for a second; after three attempts, park it until a person has looked at it."""

@@ -6,21 +6,22 @@ never shown twice. Pure. The actor calls `recover` after a takeover, and after a
 
 from threadcast.agent_loop.calls.bindings import arguments_of
 from threadcast.agent_loop.calls.gates import effect_hash
-from threadcast.agent_loop.calls.previews import recover_commit
-from threadcast.agent_loop.durable.plan import recover_agent
+from threadcast.agent_loop.calls.previews import has_begun_commit, recover_commit
+from threadcast.agent_loop.durable.plan import recover_agent, steps_begun_once
 from threadcast.agent_loop.ports import ModelTable
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.facts import OutcomeUnknown, RoundStarted
-from threadcast.chat.owner_state import Gate, Run
+from threadcast.chat.owner_state import Gate, OwnerState, Run
 from threadcast.chat.questions import withdraw_questions
 from threadcast.chat.runs import answer_call, fail_run, open_calls
 from threadcast.profiles.profile import ChatTools
+from threadcast.tools.base import Tool
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.events import MessageRemoved
 from threadcast_protocol.wire.failures import Failure
 from threadcast_protocol.wire.messages import ToolCall
 
-__all__ = ["can_continue", "recover"]
+__all__ = ["can_continue", "has_single_effect", "recover"]
 
 
 def can_continue(models: ModelTable, model: str) -> bool:
@@ -63,17 +64,34 @@ def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> N
         if not goes_on:
             builder.say(MessageRemoved(draft.message.message_id))
             builder.note(RoundStarted(round=run.round - 1, summarizing=run.summarizing))
-    at_clients = {call.tool_call_id for call in builder.state.runtime.ide_calls}  # without a worker
-    for call in open_calls(builder.state):
-        gate = run.gates.get(call.id)
-        if gate is not None and gate.status == "started" and call.id not in at_clients:
-            _settle_started(builder, run, call, gate, table)
+    for call, gate, tool in _started_once(builder.state, run, table):
+        _settle_started(builder, run, call, gate, tool, table)
 
 
-def _settle_started(builder: EntryBuilder, run: Run, call: ToolCall, gate: Gate, table: ChatTools) -> None:
-    tool = table.get(call.function.name)
-    if tool is None or tool.retry in ("safe", "idempotent"):
-        return
+def has_single_effect(state: OwnerState, table: ChatTools) -> bool:
+    """Return whether something was being carried out that may not run twice, and that `recover` would settle."""
+    run = state.private.run
+    if run is None:
+        return False
+    if run.commit is not None:
+        return has_begun_commit(run, run.commit, table)
+    return bool(_started_once(state, run, table)) or (run.agent is not None and bool(steps_begun_once(run.agent)))
+
+
+def _started_once(state: OwnerState, run: Run, table: ChatTools) -> list[tuple[ToolCall, Gate, Tool]]:
+    """Return the calls that were started and not answered, of tools that may not run twice."""
+    at_clients = {call.tool_call_id for call in state.runtime.ide_calls}  # without a worker
+    found: list[tuple[ToolCall, Gate, Tool]] = []
+    for call in open_calls(state):
+        gate, tool = run.gates.get(call.id), table.get(call.function.name)
+        if gate is None or gate.status != "started" or call.id in at_clients:
+            continue
+        if tool is not None and tool.retry not in ("safe", "idempotent"):
+            found.append((call, gate, tool))
+    return found
+
+
+def _settle_started(builder: EntryBuilder, run: Run, call: ToolCall, gate: Gate, tool: Tool, table: ChatTools) -> None:
     arguments = gate.edited_input or arguments_of(builder.state, call, tool, table.profile.params)
     if arguments is not None:
         builder.note(OutcomeUnknown(input_hash=effect_hash(call.function.name, arguments)))

@@ -196,6 +196,7 @@ class Metrics:
         )
         self.fenced = count("fenced_total", "Appends refused because another worker had written")
         self.takeovers = count("takeovers_total", "Chats taken over from a lost worker")
+        self.owners_silent = count("owners_silent_total", "Buckets whose owner was found dead by its closed connection")
         self.quarantined = count("quarantined_total", "Chats suspended because their log cannot be folded")
         self.poisoned = count("poisoned_total", "Runs and commands ended because they crashed workers")
         self.runs_finished = count("runs_finished_total", "Runs ended", "outcome")

@@ -14,9 +14,12 @@ __all__ = [
     "DEAD_MAX",
     "DELETED_TTL_SECONDS",
     "EMPTY_CHAT_TTL_SECONDS",
+    "END_LEASES_BATCH",
     "FAST_TAKEOVER_MS",
     "INBOX_MAX",
+    "JUDGE_MS",
     "LOG_PAGE_BYTES",
+    "LOOKS_PER_SWEEP",
     "PUBLISH_MAX_BYTES",
     "QUEUE_COUNTS",
     "RESUME_MAX_ENTRIES",
@@ -71,6 +74,17 @@ RESUME_MAX_ENTRIES = 4_000
 FAST_TAKEOVER_MS = 1_000
 """The milliseconds to which a lease is shortened when a post finds that the chat's worker does not listen. The median
 takeover takes 1.3 s instead of 3.3 s (DISPATCH §8)."""
+
+LOOKS_PER_SWEEP = 4
+"""The number of workers that look at the owners of a bucket in the time of one sweep. With more workers each looks less
+often, so that the work of the store grows with the owners, not with their square."""
+
+END_LEASES_BATCH = 200
+"""Owned chats that one call looks at to end the leases of an owner that has died, as in a heartbeat."""
+
+JUDGE_MS = 1_000
+"""The milliseconds in which one worker alone ends the leases of an owner: ten thousand chats of a bucket take 50
+calls."""
 
 BLOB_OVERHEAD_BYTES = 1_024
 """Bytes that count for a blob beside its content. A blob of one byte takes Valkey 8 some 700 bytes: two long keys, a

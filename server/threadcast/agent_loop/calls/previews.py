@@ -22,7 +22,15 @@ from threadcast.tools.base import Tool, ToolResult, read_arguments
 from threadcast_protocol.wire.events import PayloadAdded, ToolStatus
 from threadcast_protocol.wire.messages import FunctionCall, JsonObject, ToolCall
 
-__all__ = ["NOT_RUN_BY_SERVER", "PREVIEW_SENT", "Shown", "next_commit", "recover_commit", "shown_of"]
+__all__ = [
+    "NOT_RUN_BY_SERVER",
+    "PREVIEW_SENT",
+    "Shown",
+    "has_begun_commit",
+    "next_commit",
+    "recover_commit",
+    "shown_of",
+]
 
 PREVIEW_SENT = (
     "Preview sent to the user; nothing has been saved. Do not persist it yourself and do not send it again: "
@@ -151,12 +159,17 @@ def _misfit(preview: PayloadAdded | None, tool: Tool, table: ChatTools) -> str:
     return f"the preview does not fit: {problem}" if problem else ""
 
 
+def has_begun_commit(run: Run, commit: Commit, table: ChatTools) -> bool:
+    """Return whether the call of the commit has started, has no answer, and may not run twice."""
+    started = run.gates.get(commit_call_id(commit.payload_id))
+    tool = table.commit_tool(commit.tool_name)
+    return started is not None and not run.calls_count and tool is not None and tool.retry not in ("safe", "idempotent")
+
+
 def recover_commit(builder: EntryBuilder, run: Run, commit: Commit, table: ChatTools) -> None:
     """Settle a commit whose owner died. A call that was started and not answered runs again only if its tool allows
     that (DESIGN §7)."""
-    started = run.gates.get(commit_call_id(commit.payload_id))
-    tool = table.commit_tool(commit.tool_name)
-    if started is None or run.calls_count or tool is None or tool.retry in ("safe", "idempotent"):
+    if not has_begun_commit(run, commit, table):
         return
     arguments: JsonObject = read_arguments(commit.arguments) or {}
     builder.note(OutcomeUnknown(input_hash=effect_hash(commit.tool_name, arguments)))

@@ -23,6 +23,7 @@ from threadcast.chat.journal import (
     AgentParked,
     AgentStarted,
     DurableRun,
+    Operation,
     OperationError,
     Wait,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "recover_agent",
     "say_found",
     "say_missing",
+    "steps_begun_once",
 ]
 
 MISSING_MS = 60_000
@@ -172,9 +174,17 @@ def _status_text(waits: Iterable[Wait]) -> str:
 def recover_agent(builder: EntryBuilder, agent: DurableRun) -> None:
     """Settle the steps that had begun when the worker died: a step that must not run twice has an unknown outcome. Tool
     calls are settled as in every run."""
-    for key, operation in agent.journal.items():
-        if (operation.kind, operation.status, operation.retry) == ("step", "begun", "once"):
-            record(builder, key, replace(operation, status="unknown"))
+    for key, operation in steps_begun_once(agent).items():
+        record(builder, key, replace(operation, status="unknown"))
+
+
+def steps_begun_once(agent: DurableRun) -> dict[str, Operation]:
+    """Return the steps, by key, that have begun, have no result, and may not run twice."""
+    return {
+        key: operation
+        for key, operation in agent.journal.items()
+        if (operation.kind, operation.status, operation.retry) == ("step", "begun", "once")
+    }
 
 
 def say_missing(builder: EntryBuilder) -> int:

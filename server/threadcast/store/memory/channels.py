@@ -11,10 +11,10 @@ import anyio
 import anyio.lowlevel
 
 from threadcast.store.memory.records import Bucket
-from threadcast.store.ports import AtOnce, DueBell, LogMessage, Messages
+from threadcast.store.ports import AtOnce, DueBell, LogMessage, Messages, WorkerSignals
 from threadcast.store.redis.keys import BUCKETS
 from threadcast.store.redis.listener import Listener
-from threadcast.store.redis.log_messages import InboxSignals, LogMessages
+from threadcast.store.redis.log_messages import InboxSignals, ListenedSignals, LogMessages
 
 __all__ = ["MemoryChannels"]
 
@@ -26,9 +26,13 @@ class _Switchboard:
         self._listeners: dict[str, list[Listener]] = {}
 
     def join(self, channel: str, woken: Callable[[], None] | None) -> Listener:
-        listener = Listener((), woken)
-        self._listeners.setdefault(channel, []).append(listener)
+        listener = Listener((channel.encode(),), woken)
+        self.connect(channel, listener)
         return listener
+
+    def connect(self, channel: str, listener: Listener) -> None:
+        self._listeners.setdefault(channel, []).append(listener)
+        listener.confirm(channel.encode())
 
     def leave(self, channel: str, listener: Listener) -> None:
         self._listeners[channel].remove(listener)
@@ -45,9 +49,10 @@ class _Switchboard:
         return channel in self._listeners
 
     def interrupt(self) -> None:
-        for listeners in self._listeners.values():
+        for channel, listeners in self._listeners.items():
             for listener in listeners:
-                listener.offer(None)
+                listener.lose((channel.encode(),))
+                listener.confirm(channel.encode())
 
 
 class _MemoryBell:
@@ -74,7 +79,8 @@ class MemoryChannels:
         self._rung = anyio.Event()
 
     def interrupt(self) -> None:
-        """Simulate a lost connection: every listener reads None, because messages may be missing."""
+        """Simulate lost connections that are rebuilt at once: every listener reads None, because messages may be
+        missing."""
         self._switchboard.interrupt()
 
     def ring(self, bucket: int) -> None:
@@ -99,9 +105,9 @@ class MemoryChannels:
         yield _MemoryBell(self)
 
     @asynccontextmanager
-    async def inbox_signals(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
+    async def inbox_signals(self, worker: str) -> AsyncIterator[WorkerSignals]:
         async with self._listen(f"mail:{worker}") as listener:
-            yield InboxSignals(listener)
+            yield ListenedSignals(listener, listener.channels * BUCKETS)
 
     @asynccontextmanager
     async def follow_feed(

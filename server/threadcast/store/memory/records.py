@@ -147,5 +147,12 @@ def in_turn(due: Sequence[str], scores: Mapping[str, int], chats: Mapping[str, C
 class Bucket:
     due: dict[str, int] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)
+    owners: dict[str, int] = field(default_factory=dict)  # worker: when the last lease ends that it holds here
     chats: dict[str, dict[str, int]] = field(default_factory=dict)
     has_token: bool = False
+
+    def lease(self, chat_id: str, worker: str, until_ms: int) -> None:
+        """Give `worker` the chat, or renew its lease."""
+        self.due[chat_id] = until_ms
+        self.own[chat_id] = worker
+        self.owners[worker] = max(until_ms, self.owners.get(worker, 0))

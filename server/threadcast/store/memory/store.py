@@ -36,6 +36,7 @@ from threadcast.store.ports import (
     ChatPage,
     Claimed,
     Compacted,
+    EndedLeases,
     Fenced,
     InboxEntry,
     ListCursor,
@@ -213,20 +214,49 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
         here = self._buckets[bucket]
         due = [each for each, score in here.due.items() if score <= now - (0 if each in here.own else waited_ms)]
         due = in_turn(due, here.due, self._chats, limit)
-        claimed = [Claimed(each, here.own.get(each, ""), self._chats.get(each, Chat()).waiting) for each in due]
+        claimed = [self._claimed(each, here, worker, now, lease_ms) for each in due]
         for each in claimed:
-            here.due[each.chat_id] = now + lease_ms
-            here.own[each.chat_id] = worker
+            self._lease(each.chat_id, here, worker, now + lease_ms)
         if any(score <= now for score in here.due.values()) and not here.has_token:
             self.ring(bucket)
         return claimed
+
+    def _claimed(self, chat_id: str, bucket: Bucket, worker: str, now: int, lease_ms: int) -> Claimed:
+        previous = bucket.own.get(chat_id, "")
+        chat = self._chats.get(chat_id, Chat())
+        left_ms = 0 if previous == worker else max(0, min(bucket.owners.get(previous, 0) - now, lease_ms))
+        return Claimed(chat_id, previous, chat.waiting, chat.meta.get("claimed") != previous, left_ms)
+
+    def _lease(self, chat_id: str, bucket: Bucket, worker: str, until_ms: int) -> None:
+        bucket.lease(chat_id, worker, until_ms)
+        if chat_id in self._chats and "owner" in (meta := self._chats[chat_id].meta):
+            meta["claimed"] = worker  # until `take`
+
+    async def silent_owners(self, bucket: int, worker: str) -> list[str]:
+        _, _, now = await self._arrive()
+        here = self._buckets[bucket]
+        here.owners = {owner: until_ms for owner, until_ms in here.owners.items() if until_ms > now}
+        if not self._switchboard.is_watched(f"mail:{worker}"):
+            return []
+        return [owner for owner in here.owners if not self._switchboard.is_watched(f"mail:{owner}")]
+
+    async def end_leases(self, bucket: int, worker: str, owner: str, cursor: str) -> EndedLeases:
+        _, _, now = await self._arrive()
+        here, switchboard = self._buckets[bucket], self._switchboard
+        if switchboard.is_watched(f"mail:{owner}") or not switchboard.is_watched(f"mail:{worker}"):
+            return EndedLeases(0, "")
+        ended = [chat_id for chat_id, each in here.own.items() if each == owner and here.due[chat_id] > now]
+        for chat_id in ended:
+            here.due[chat_id] = now
+        if ended:
+            self.ring(bucket)
+        return EndedLeases(len(ended), "")
 
     async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
         _, bucket, now = await self._arrive(chat_id)
         if chat_id in bucket.own or chat_id not in bucket.due:
             return False
-        bucket.due[chat_id] = now + lease_ms
-        bucket.own[chat_id] = worker
+        self._lease(chat_id, bucket, worker, now + lease_ms)
         return True
 
     async def take(self, chat_id: str, worker: str, why: str) -> Taken:
@@ -234,6 +264,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
         self._keep(chat_id, chat)
         before = chat.head
         chat.log_expires_at_ms = None
+        chat.meta.pop("claimed", None)
         last, position = (Head.parse(before).entry_id, Head.parse(before).position) if before else (EntryId(0, 0), 0)
         epoch = max(last.epoch, int(chat.meta.get("floor", 0))) + 1
         salt = hashlib.sha1(f"{chat_id}{before}{now}{worker}{why}".encode(), usedforsecurity=False).hexdigest()[:4]
@@ -261,7 +292,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
             if bucket.own.get(chat_id) != worker:
                 answer[chat_id] = Beat.LOST
                 continue
-            bucket.due[chat_id] = now + lease_ms
+            bucket.lease(chat_id, worker, now + lease_ms)
             answer[chat_id] = Beat.INBOX if chat.inbox else Beat.MINE
         return answer
 

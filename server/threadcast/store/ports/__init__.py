@@ -23,11 +23,13 @@ from threadcast.store.ports.leases import (
     Claims,
     Compacted,
     DueBell,
+    EndedLeases,
     Leases,
     Lost,
     Released,
     Taken,
     WaitingRun,
+    WorkerSignals,
 )
 from threadcast.store.ports.log import (
     Appended,
@@ -61,6 +63,7 @@ __all__ = [
     "Claims",
     "Compacted",
     "DueBell",
+    "EndedLeases",
     "Facts",
     "Fenced",
     "Inbox",
@@ -85,6 +88,7 @@ __all__ = [
     "TraceRecord",
     "TraceRecords",
     "WaitingRun",
+    "WorkerSignals",
     "absent_id_of",
     "list_owner_of",
 ]

@@ -1,15 +1,29 @@
 """The leases of chats: which worker owns which chat, and how workers learn that a chat has work."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
 from typing import Protocol
 
 import msgspec
 
+from threadcast.store.ports.log import Messages
 from threadcast_protocol.wire.ids import EntryId
 
-__all__ = ["Beat", "Claimed", "Claims", "Compacted", "DueBell", "Leases", "Lost", "Released", "Taken", "WaitingRun"]
+__all__ = [
+    "Beat",
+    "Claimed",
+    "Claims",
+    "Compacted",
+    "DueBell",
+    "EndedLeases",
+    "Leases",
+    "Lost",
+    "Released",
+    "Taken",
+    "WaitingRun",
+    "WorkerSignals",
+]
 
 
 class Lost(Exception):
@@ -26,11 +40,22 @@ class WaitingRun(msgspec.Struct, frozen=True):
 
 class Claimed(msgspec.Struct, frozen=True):
     """A claimed chat. `previous` is the worker that held the chat without releasing it, or ''. `waiting` is set if the
-    chat needs a worker only for a run that waits, and no command has come."""
+    chat needs a worker only for a run that waits, and no command has come. `has_begun` is False if `previous` claimed
+    the chat and wrote no fence. For `lease_left_ms` that worker may still believe that it owns the chat, because its
+    leases were ended early."""
 
     chat_id: str
     previous: str
     waiting: WaitingRun | None = None
+    has_begun: bool = True
+    lease_left_ms: int = 0
+
+
+class EndedLeases(msgspec.Struct, frozen=True):
+    """The number of chats that one call of `end_leases` made due, and the cursor of the next call; '' at the end."""
+
+    count: int
+    cursor: str
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -83,6 +108,15 @@ class DueBell(Protocol):
         draining, or full)."""
 
 
+class WorkerSignals(Messages[str | None], Protocol):
+    """A worker's subscription: iterates over the ids of its chats with new commands. None means that the subscription
+    was rebuilt and ids may be missing."""
+
+    def heard_since(self, bucket: int) -> float | None:
+        """Return since when the subscription has been without interruption, in seconds of the monotonic clock; None
+        while this bucket's part of it is lost."""
+
+
 class Claims(Protocol):
     """Tells workers which chats need one, and gives each chat to one worker."""
 
@@ -94,6 +128,14 @@ class Claims(Protocol):
     async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
         """Take this chat before its time, because its waiting run may continue. Returns False if the chat has an owner
         or is at rest."""
+
+    async def silent_owners(self, bucket: int, worker: str) -> list[str]:
+        """Return the owners of chats in this bucket whose inbox signals have no listener, in a part of the calls if
+        there are many owners. Returns none unless `worker` listens itself at the server that answers."""
+
+    async def end_leases(self, bucket: int, worker: str, owner: str, cursor: str) -> EndedLeases:
+        """Make chats of `owner` in this bucket due at once, if its inbox signals have no listener and those of `worker`
+        have one. Looks at some 200 owned chats; the first cursor is "0". Only one worker does this at a time."""
 
     def bell(self) -> AbstractAsyncContextManager[DueBell]: ...
 
@@ -119,6 +161,6 @@ class Leases(Protocol):
     async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
         """Suspend a chat whose log cannot be folded: no owner, due far in the future, nothing deleted. Raises Lost."""
 
-    def inbox_signals(self, worker: str) -> AbstractAsyncContextManager[AsyncIterator[str | None]]:
-        """Iterate over the ids of chats with new commands for this worker. None means that the subscription was rebuilt
-        and ids may be missing."""
+    def inbox_signals(self, worker: str) -> AbstractAsyncContextManager[WorkerSignals]:
+        """Subscribe to the signals for this worker. While it owns chats, a worker must be subscribed: others take over
+        the chats of an owner without a listener."""

@@ -24,7 +24,7 @@ from threadcast.store.redis.connection import CONNECT_TIMEOUT_SECONDS, Redis, Re
 from threadcast.store.redis.keys import OlderFeeds
 from threadcast.store.redis.listener import Listener
 from threadcast.store.redis.outage import Outage, address_of
-from threadcast.store.topology.route import hang_up
+from threadcast.store.topology.route import hang_up, settled_seconds_of
 from threadcast_protocol.wire.errors import Unavailable
 
 __all__ = ["PLAIN", "SHARDED", "SUBSCRIBE_TIMEOUT_SECONDS", "Channels", "Subscriptions", "Words"]
@@ -38,7 +38,8 @@ SUBSCRIBE_TIMEOUT_SECONDS = 3.0
 trip)."""
 
 REBUILD_PAUSE_SECONDS = 0.1
-"""Seconds between attempts to connect: short compared with a lease, long compared with a busy loop."""
+"""Seconds between attempts to connect: short compared with a lease, long compared with a busy loop. A connection that
+was open for longer is rebuilt at once, because other workers take over the chats of a worker that does not listen."""
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -89,6 +90,7 @@ class Channels:
         self._outbox: list[bytes] = []
         self._has_outbox = asyncio.Event()
         self._heard_at = -math.inf
+        self._settled_seconds: float | None = None  # before this connection was opened; None before the first one
         self._outage = Outage()
 
     def subscribe(
@@ -134,12 +136,13 @@ class Channels:
         route = self._redis.route
         connection = route.connection()
         while True:
-            is_open = False
+            opened_at: float | None = None
             try:
                 with anyio.fail_after(CONNECT_TIMEOUT_SECONDS):
                     await route.open(connection)
-                is_open = True
+                opened_at = asyncio.get_running_loop().time()
                 self._outage.reachable(address_of(connection))
+                self._settled_seconds = await self._seconds_before(connection)
                 self._begin()
                 async with anyio.create_task_group() as both:
                     both.start_soon(self._speak, connection)
@@ -147,7 +150,7 @@ class Channels:
                     await self._listen(connection)
             except Exception as wrong:
                 trouble = explain_error(_first(wrong))
-                if is_open:
+                if opened_at is not None:
                     self._outage.broken(trouble, len(self._listeners))
                 else:
                     self._outage.unreachable(trouble, address_of(connection))
@@ -155,7 +158,17 @@ class Channels:
                 await hang_up(connection)
                 self._end()
             self._on_loss()
-            await anyio.sleep(REBUILD_PAUSE_SECONDS)
+            if opened_at is None or asyncio.get_running_loop().time() - opened_at < REBUILD_PAUSE_SECONDS:
+                await anyio.sleep(REBUILD_PAUSE_SECONDS)
+
+    async def _seconds_before(self, connection: AbstractConnection) -> float:
+        """Return for how many seconds before its first connection a process may assume that the channels of other
+        processes were not interrupted. A rebuilt connection tells that there was an interruption just now; and in a
+        Cluster a slot may have moved."""
+        if self._settled_seconds is not None or self._words is not PLAIN:
+            return 0.0
+        with anyio.fail_after(CONNECT_TIMEOUT_SECONDS):
+            return await settled_seconds_of(connection)
 
     def _begin(self) -> None:
         """Prepare a new connection: the queue of pending subscriptions is replaced by the channels that have listeners
@@ -215,7 +228,7 @@ class Channels:
         if channel in self._listeners:
             self._confirmed.add(channel)
             for listener in self._listeners[channel]:
-                listener.confirm(channel)
+                listener.confirm(channel, self._settled_seconds or 0.0)
 
     async def _speak(self, connection: AbstractConnection) -> None:
         """Send pending subscriptions in one write per tick, and a PING after silence."""

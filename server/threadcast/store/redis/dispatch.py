@@ -10,12 +10,33 @@ from contextlib import asynccontextmanager, suppress
 
 from redis.asyncio.connection import AbstractConnection
 
-from threadcast.store.bounds import BEAT_BATCH, CLAIM_LOOKED_AT, RESUME_MAX_ENTRIES, RESUME_SECONDS, TRIM_ENTRIES
-from threadcast.store.ports import Beat, Claimed, Compacted, DueBell, Fenced, Lost, Released, Taken, WaitingRun
+from threadcast.store.bounds import (
+    BEAT_BATCH,
+    CLAIM_LOOKED_AT,
+    END_LEASES_BATCH,
+    JUDGE_MS,
+    LOOKS_PER_SWEEP,
+    RESUME_MAX_ENTRIES,
+    RESUME_SECONDS,
+    TRIM_ENTRIES,
+)
+from threadcast.store.ports import (
+    Beat,
+    Claimed,
+    Compacted,
+    DueBell,
+    EndedLeases,
+    Fenced,
+    Lost,
+    Released,
+    Taken,
+    WaitingRun,
+    WorkerSignals,
+)
 from threadcast.store.redis import checkpoint
 from threadcast.store.redis.connection import Redis, Reply, Value
 from threadcast.store.redis.keys import Keys
-from threadcast.store.redis.log_messages import InboxSignals
+from threadcast.store.redis.log_messages import ListenedSignals
 from threadcast.store.redis.part import RedisPart
 from threadcast.store.redis.slices import staged, unstaged
 from threadcast.store.topology.cluster import Cluster
@@ -55,16 +76,48 @@ class RedisDispatch(RedisPart):
     _redis: Redis | Cluster
 
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
-        keys = (self._keys.due(bucket), self._keys.own(bucket), self._keys.bell(bucket))
+        keys = (self._keys.due(bucket), self._keys.own(bucket), self._keys.bell(bucket), self._keys.owners(bucket))
         found = await self._redis.call("claim", keys, worker, limit, lease_ms, CLAIM_LOOKED_AT, waited_ms)
         return [
-            Claimed(chat_id.decode(), previous.decode(), WaitingRun(owner.decode(), rank.decode()) if rank else None)
-            for chat_id, previous, owner, rank in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
+            Claimed(
+                chat_id.decode(),
+                previous.decode(),
+                WaitingRun(owner.decode(), rank.decode()) if rank else None,
+                bool(has_begun),
+                lease_left_ms,
+            )
+            for chat_id, previous, has_begun, lease_left_ms, owner, rank in zip(*[iter(found)] * 6, strict=True)
         ]
 
     async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
         keys = self._keys.chat(chat_id)
-        return bool(await self._redis.call("claim_chat", (keys.due, keys.own), chat_id, worker, lease_ms))
+        claimed = await self._redis.call(
+            "claim_chat", (keys.due, keys.own, keys.owners, keys.meta), chat_id, worker, lease_ms
+        )
+        return bool(claimed)
+
+    async def silent_owners(self, bucket: int, worker: str) -> list[str]:
+        prefix = self._keys.inbox_signal_prefix(bucket)
+        found = await self._redis.call("silent_owners", (self._keys.owners(bucket),), worker, prefix, LOOKS_PER_SWEEP)
+        return [owner.decode() for owner in found]
+
+    async def end_leases(self, bucket: int, worker: str, owner: str, cursor: str) -> EndedLeases:
+        count, following = await self._redis.call(
+            "end_leases",
+            (
+                self._keys.own(bucket),
+                self._keys.due(bucket),
+                self._keys.bell(bucket),
+                self._keys.judge(bucket, owner),
+            ),
+            worker,
+            owner,
+            self._keys.inbox_signal_prefix(bucket),
+            cursor,
+            END_LEASES_BATCH,
+            JUDGE_MS,
+        )
+        return EndedLeases(count, following.decode())
 
     async def take(self, chat_id: str, worker: str, why: str) -> Taken:
         keys = self._keys.chat(chat_id)
@@ -93,7 +146,11 @@ class RedisDispatch(RedisPart):
     async def _beat(self, bucket: int, worker: str, lease_ms: int, chats: list[str]) -> dict[str, Beat]:
         inboxes = [self._keys.chat(chat_id).inbox for chat_id in chats]
         codes = await self._redis.call(
-            "beat", [self._keys.due(bucket), self._keys.own(bucket), *inboxes], worker, lease_ms, *chats
+            "beat",
+            [self._keys.due(bucket), self._keys.own(bucket), self._keys.owners(bucket), *inboxes],
+            worker,
+            lease_ms,
+            *chats,
         )
         return dict(zip(chats, map(Beat, codes.decode()), strict=True))
 
@@ -179,6 +236,7 @@ class RedisDispatch(RedisPart):
             await hang_up(connection)
 
     @asynccontextmanager
-    async def inbox_signals(self, worker: str) -> AsyncIterator[AsyncIterator[str | None]]:
-        async with self._channels.subscribe(self._keys.inbox_signal_channels(worker)) as listener:
-            yield InboxSignals(listener)
+    async def inbox_signals(self, worker: str) -> AsyncIterator[WorkerSignals]:
+        channels = self._keys.inbox_signal_channels(worker)
+        async with self._channels.subscribe(channels) as listener:
+            yield ListenedSignals(listener, channels)

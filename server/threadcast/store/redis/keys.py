@@ -21,6 +21,8 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`,
 `P chat:<id>:seen:old`                 of a delete `!<nonce>`; two generations of 1,000
 `P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
+`P owners`                 zset        for ever; worker → ms, when the last lease ends that it holds in this bucket
+`P judge:<worker>`         string      a second; the worker that ends the leases of this worker, which has died
 `P bell`                   list        until popped; at most one token
 `P dead`                   list        the newest 1,000; commands given up
 `P account:<principal>`    hash        for ever; bytes by chat id, and `*` their sum; see `accounts.py`
@@ -113,6 +115,10 @@ class ChatKeys:
         return self.prefix + b"own"
 
     @property
+    def owners(self) -> bytes:
+        return self.prefix + b"owners"
+
+    @property
     def bell(self) -> bytes:
         return self.prefix + b"bell"
 
@@ -194,6 +200,12 @@ class Keys:
     def own(self, bucket: int) -> bytes:
         return self._prefixes[bucket] + b"own"
 
+    def owners(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"owners"
+
+    def judge(self, bucket: int, worker: str) -> bytes:
+        return self._prefixes[bucket] + b"judge:" + worker.encode()
+
     def bell(self, bucket: int) -> bytes:
         return self._prefixes[bucket] + b"bell"
 
@@ -225,6 +237,9 @@ class Keys:
     def feed_channels(self, owner: str) -> list[bytes]:
         """Return the owner's feed channel of every bucket, since a script publishes only in the bucket of its chat."""
         return [prefix + b"feed:" + owner.encode() for prefix in self._channels]
+
+    def inbox_signal_prefix(self, bucket: int) -> bytes:
+        return self._channels[bucket] + b"mail:"
 
     def list_channel(self, owner: str) -> bytes:
         """Return the one channel of the owner's list, on which scripts publish if the store is a single server."""

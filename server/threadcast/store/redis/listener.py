@@ -7,6 +7,8 @@ A reader that can often handle a message at once, without waiting, registers a c
 callback no task is woken; if each chat has one reader, waking the task costs more than handling the message.
 """
 
+import math
+import time
 from collections.abc import Callable, Collection, Sequence
 
 from threadcast.base.lean_event import LeanEvent
@@ -34,11 +36,15 @@ class Listener:
         "dropped_count",
         "ready",
         "unconfirmed",
+        "whole_since",
     )
 
     def __init__(self, channels: Sequence[bytes], woken: Callable[[], None] | None = None) -> None:
         self.channels = tuple(channels)
         self.unconfirmed = set(channels)
+        self.whole_since = -math.inf
+        """When a channel was confirmed last, in seconds of the monotonic clock. In a new process this may be a time
+        before its start, see `Channels`."""
         self.ready = LeanEvent()
         self.dropped_count = 0
         self._missed: list[set[bytes]] = []  # sets of channels that were lost together and are not all confirmed again
@@ -87,10 +93,12 @@ class Listener:
         if self._woken is not None:
             self._woken()
 
-    def confirm(self, channel: bytes) -> None:
-        """Record that the server has confirmed this channel. The reader reads None once all channels lost together are
-        confirmed."""
-        self.unconfirmed.discard(channel)
+    def confirm(self, channel: bytes, seconds_before: float = 0.0) -> None:
+        """Record that the server has confirmed this channel, which counts as confirmed since some seconds before. The
+        reader reads None once all channels lost together are confirmed."""
+        if channel in self.unconfirmed:
+            self.unconfirmed.discard(channel)
+            self.whole_since = max(self.whole_since, time.monotonic() - seconds_before)
         for lost in self._missed:
             lost.discard(channel)
         if not all(self._missed):

@@ -4,10 +4,10 @@ The scripts and the in-memory store write the bytes. A log channel carries only 
 or a checkpoint. An unreadable message counts as a missed message.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 import msgspec
 
@@ -16,7 +16,7 @@ from threadcast.store.ports import AtOnce, LogMessage
 from threadcast.store.redis.listener import Listener
 from threadcast_protocol.wire.ids import EntryId
 
-__all__ = ["DELETED", "Following", "InboxSignals", "LogMessages", "parse_log_message"]
+__all__ = ["DELETED", "Following", "InboxSignals", "ListenedSignals", "LogMessages", "parse_log_message"]
 
 DELETED = b'["deleted"]'
 
@@ -121,9 +121,21 @@ class InboxSignals:
     def is_empty(self) -> bool:
         return self._listener.is_empty
 
-    def __aiter__(self) -> "InboxSignals":
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> str | None:
         payload = await self._listener.__anext__()
         return None if payload is None else payload.decode(errors="replace")
+
+
+class ListenedSignals(InboxSignals):
+    """The signals for a worker. `channels` are those of the buckets, in their order."""
+
+    def __init__(self, listener: Listener, channels: Sequence[bytes]) -> None:
+        super().__init__(listener)
+        self._channels = channels
+
+    def heard_since(self, bucket: int) -> float | None:
+        is_lost = self._channels[bucket] in self._listener.unconfirmed
+        return None if is_lost else self._listener.whole_since

@@ -30,6 +30,8 @@ SCRIPTS: dict[str, Script] = {
 }
 
 SHARDED_SCRIPTS: dict[str, Script] = {
-    name: _script(name, script.source.replace(b"'PUBLISH'", b"'SPUBLISH'")) for name, script in SCRIPTS.items()
+    name: _script(name, script.source.replace(b"'PUBLISH'", b"'SPUBLISH'").replace(b"'NUMSUB'", b"'SHARDNUMSUB'"))
+    for name, script in SCRIPTS.items()
 }
-"""The same scripts for a Cluster: they publish on sharded channels, whose messages stay on the node of the slot."""
+"""The same scripts for a Cluster: they publish on sharded channels, whose messages stay on the node of the slot, and
+count the listeners of that node."""

@@ -39,6 +39,7 @@ __all__ = [
     "pack",
     "progress_of",
     "reply_or_refusal",
+    "settled_seconds_of",
 ]
 
 Value = bytes | str | int
@@ -263,6 +264,19 @@ async def hang_up(connection: AbstractConnection) -> None:
     """Close a connection; closing a broken one may fail harmlessly."""
     with suppress(Exception):
         await connection.disconnect(nowait=True)
+
+
+async def settled_seconds_of(connection: AbstractConnection) -> float:
+    """Return for how many seconds at least the server has run as a primary; 0 if it does not say so, or was promoted at
+    some time since its start, because it does not keep that time."""
+    await connection.send_packed_command(pack(b"INFO", b"server") + pack(b"INFO", b"replication"), False)
+    known: dict[bytes, bytes] = {}
+    for _ in range(2):
+        info = await reply_or_refusal(connection)
+        lines = info.splitlines() if isinstance(info, bytes) else []
+        known |= {name: value for name, _, value in (line.partition(b":") for line in lines)}
+    was_promoted = known.get(b"master_replid2", b"?").strip(b"0") != b""
+    return 0.0 if was_promoted else float(known.get(b"uptime_in_seconds", b"0"))
 
 
 async def reply_or_refusal(connection: AbstractConnection) -> object:

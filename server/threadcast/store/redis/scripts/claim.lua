@@ -1,12 +1,14 @@
 #!lua
 -- claim: take chats of a bucket that are due, by moving their score one lease into the future. This only avoids double
 -- work; the fence makes sure that one worker writes.
--- KEYS due own bell
+-- KEYS due own bell owners
 -- ARGV worker limit lease_ms looked_at waited_ms
 -- With waited_ms, a worker that is full by its load takes only chats that have been due for so long, and those of dead
 -- workers.
 -- Repeat: claims other chats or none; the chats of a lost reply are due again after one lease. Returns {chat, previous
--- owner or '', principal, rank, ...}. The last two are '' unless the chat's run waits for a slot and no command waits.
+-- owner or '', has_begun, lease_left_ms, principal, rank, ...}. `has_begun` is '' if the former owner claimed the chat
+-- and wrote no fence; `lease_left_ms` is how long it may still believe that it owns its chats of this bucket. The last
+-- two are '' unless the chat's run waits for a slot and no command waits.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local limit, looked_at, waited = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5] or 0)
@@ -49,14 +51,21 @@ end
 local claimed = {}
 for _, chat in ipairs(due) do
   claimed[#claimed + 1] = chat
-  claimed[#claimed + 1] = redis.call('HGET', KEYS[2], chat) or ''
-  local waits = redis.call('HMGET', chats .. chat .. ':meta', 'owner', 'waits')
+  local previous = redis.call('HGET', KEYS[2], chat) or ''
+  local meta = chats .. chat .. ':meta'
+  local waits = redis.call('HMGET', meta, 'owner', 'waits', 'claimed')
+  claimed[#claimed + 1] = previous
+  claimed[#claimed + 1] = waits[3] == previous and '' or '1'
+  local left = (previous ~= ARGV[1] and redis.call('ZSCORE', KEYS[4], previous) or now) - now
+  claimed[#claimed + 1] = math.max(0, math.min(left, ARGV[3]))  -- the clock may have stepped back
   local is_quiet = waits[2] and waits[2] ~= '' and redis.call('XLEN', chats .. chat .. ':inbox') == 0
   claimed[#claimed + 1] = is_quiet and waits[1] or ''
   claimed[#claimed + 1] = is_quiet and waits[2] or ''
   redis.call('ZADD', KEYS[1], now + ARGV[3], chat)
   redis.call('HSET', KEYS[2], chat, ARGV[1])
+  if waits[1] then redis.call('HSET', meta, 'claimed', ARGV[1]) end  -- until `take`; not in a chat that has expired
 end
+if #due > 0 then redis.call('ZADD', KEYS[4], 'GT', now + ARGV[3], ARGV[1]) end
 if redis.call('ZCOUNT', KEYS[1], '-inf', now) > 0 and redis.call('LLEN', KEYS[3]) == 0 then
   redis.call('LPUSH', KEYS[3], 'x')
 end

@@ -1,6 +1,6 @@
 #!lua
 -- claim_chat: take one chat whose run waits for a slot, before its next check is due.
--- KEYS due own
+-- KEYS due own owners meta
 -- ARGV chat worker lease_ms
 -- Repeat: 0; the chat of a lost reply is due again after one lease. Returns 1, or 0 if the chat has an owner or is at
 -- rest.
@@ -9,4 +9,6 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1])
 redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+redis.call('ZADD', KEYS[3], 'GT', now + ARGV[3], ARGV[2])
+if redis.call('EXISTS', KEYS[4]) == 1 then redis.call('HSET', KEYS[4], 'claimed', ARGV[2]) end
 return 1

@@ -10,8 +10,9 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local before = redis.call('GET', KEYS[2]) or ''
 local epoch, n, position = string.match(before, '^(%d+)-(%d+) %S+ (%d+)$')
-local meta = redis.call('HMGET', KEYS[4], 'owner', 'floor')
+local meta = redis.call('HMGET', KEYS[4], 'owner', 'floor', 'claimed')
 
+if meta[3] then redis.call('HDEL', KEYS[4], 'claimed') end
 local fence = cjson.encode({ARGV[2], ARGV[3]})
 
 -- The epoch is larger than the head's and the floor's, and not smaller than the clock: with one of the three alone, ids

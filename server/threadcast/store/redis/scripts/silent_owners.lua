@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- silent_owners: name the owners of chats in a bucket whose inbox channel has no listener, because the server has closed
+-- their connection. The answer is empty unless the asking worker itself listens at this server: after a restart or a
+-- promotion all subscriptions are gone, and tell nothing about their workers.
+-- KEYS owners
+-- ARGV worker mail_prefix looks
+-- Repeat: changes nothing but ended leases. Returns names of workers. In a bucket with many owners every worker asks, so
+-- about `looks` of their calls look and the others return nothing; the clock's microseconds choose.
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local count = redis.call('ZCARD', KEYS[1])
+if count == 0 or time[2] % count >= tonumber(ARGV[3]) then return {} end
+if redis.call('PUBSUB', 'NUMSUB', ARGV[2] .. ARGV[1])[2] == 0 then return {} end
+local silent = {}
+for _, owner in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  if redis.call('PUBSUB', 'NUMSUB', ARGV[2] .. owner)[2] == 0 then silent[#silent + 1] = owner end
+end
+return silent

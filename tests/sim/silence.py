@@ -1,0 +1,100 @@
+"""The judge of takeovers: when an owner without a listener may be taken for dead, and what that may do.
+
+The store tells it of each claim, fence and verdict; `troubles.py` of each lost connection. It knows when a connection
+was really lost, which no worker can know. A broken rule is a sentence in the world's `failures`.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tests.sim.clock import LEASE_SECONDS, decode_once
+from tests.sim.loop import Process
+from tests.sim.tally import COUNTS
+from threadcast.store.ports import Claimed
+from threadcast_protocol.wire.events import MessageAdded
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+__all__ = ["Silence"]
+
+LOOK_GAP_SECONDS = 0.15
+"""A silence that is shorter than this is no sign of death; the number of DISPATCH §7, not the product's constant."""
+
+
+class Silence:
+    """Knows when each process lost its channels first and last; the two looks may see two losses."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._lost_at: dict[str, float] = {}
+        self._first_lost_at: dict[str, float] = {}
+        self._is_silent: set[str] = set()
+        self._all_lost_at = -LEASE_SECONDS
+        self._fenced: set[str] = set()  # workers that wrote a fence after their claim
+        self._former: dict[str, tuple[str, bool]] = {}  # by worker: its chat's former owner, and whether that had begun
+        self._frozen_at: dict[str, float] = {}
+
+    # what happens
+
+    def lost(self, name: str) -> None:
+        if name not in self._is_silent:
+            self._is_silent.add(name)
+            self._lost_at[name] = self._world.loop.now
+            self._first_lost_at.setdefault(name, self._world.loop.now)
+
+    def all_lost(self) -> None:
+        self._all_lost_at = self._world.loop.now
+
+    def heard(self, name: str) -> None:
+        self._is_silent.discard(name)
+
+    def froze(self, name: str) -> None:
+        self._frozen_at[name] = self._world.loop.now
+
+    def settled_seconds(self) -> float:
+        """How long the store says that it has run; nothing once it was promoted."""
+        return 0.0 if self._world.rollbacks else self._world.loop.now - self._all_lost_at
+
+    # what may follow
+
+    def claimed(self, worker: str, claimed: Sequence[Claimed]) -> None:
+        for each in claimed:
+            self._former[worker] = (each.previous, each.previous in self._fenced)
+            self._fenced.discard(worker)
+
+    def takes(self, worker: str, why: str) -> None:
+        former, has_begun = self._former.get(worker, ("", True))
+        if why == "takeover" and former and not has_begun and not self._world.rollbacks:
+            self._world.fail(f"the end of {former} counts against its chat, which it had not begun to work on")
+        self._fenced.add(worker)
+
+    def judged(self, worker: str, owner: str) -> None:
+        """`worker` has ended the leases of `owner`."""
+        now = self._world.loop.now
+        COUNTS["silent owner judged"] += 1
+        COUNTS["live owner judged"] += not any(each.name == owner for each in self._world.dead)
+        if self._world.store._switchboard.is_watched(f"mail:{owner}"):
+            self._world.fail(f"{worker} took {owner} for dead, which listens")
+        elif (silent_seconds := now - self._first_lost_at[owner]) < LOOK_GAP_SECONDS:
+            self._world.fail(f"{worker} took {owner} for dead after {1000 * silent_seconds:.0f} ms")
+        if now - self._all_lost_at < LEASE_SECONDS:
+            self._world.fail(f"{worker} took {owner} for dead soon after all connections were lost")
+        if worker in self._is_silent or now - self._lost_at.get(worker, -LEASE_SECONDS) < LEASE_SECONDS:
+            self._world.fail(f"{worker} took {owner} for dead soon after it had lost its own connection")
+
+    def effect(self, process: Process | None, call_id: str, began_at: float) -> None:
+        """A tool that may not run twice has its effect. The log must not have said before how its call ended."""
+        world = self._world
+        if process is None or self._frozen_at.get(process.name, -1.0) >= began_at:
+            return  # nothing inside of a frozen process can know how late it is
+        is_clock_wrong = any(trouble.kind in ("clock", "back") for trouble in world.plan.troubles)
+        if world.rollbacks or world.deletes or is_clock_wrong:
+            return
+        for entry in world.store.history.get("c1", ()):
+            if call_id.encode() not in entry.events:
+                continue
+            for event in decode_once(entry.events):
+                if isinstance(event, MessageAdded) and event.message.tool_call_id == call_id:
+                    world.fail(f"{call_id} had its effect in {process.name} after the log had said how it ended")
+                    return
