@@ -1,5 +1,5 @@
 """Measures the memory of an idle reader, and of a browser with a feed and a stream. `bench.resting` measures chats at
-rest and running chats, `bench.stalls` stalled readers.
+rest and running chats, `bench.talked` chats at rest after many turns, `bench.stalls` stalled readers.
 
 The figure is the growth of a process's private memory (`rss_bytes`), divided by the number of readers. The baseline is
 an idle reader of a plain Starlette application under uvicorn. To repeat: `python -m bench.memory [--small]`. Before
@@ -24,6 +24,7 @@ from bench.processes import rss_bytes
 from bench.resting import chat_figures
 from bench.stalls import stalled_figures
 from bench.streams import GREETED, Streams, allow_open_files, get
+from bench.talked import talked_figures
 
 __all__ = ["measure"]
 
@@ -46,7 +47,7 @@ LIMITS = {"STREAMS_PER_PRINCIPAL": "20000", "RUNS_PER_PRINCIPAL": "20000"}
 def measure(small: bool) -> Section:
     """Measure all kinds of readers; `small` has about a tenth of the numbers."""
     few, many, chats, active = (300, 1_000, 300, 60) if small else (1_000, 10_000, 10_000, 200)
-    announce("memory", 60 if small else 180)
+    announce("memory", 90 if small else 220)
     allow_open_files(2 * many + 2_000)
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
@@ -55,6 +56,8 @@ def measure(small: bool) -> Section:
         figures += asyncio.run(_browsers(stack, Path(directory), few, many))
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         figures += asyncio.run(chat_figures(stack, Path(directory), chats, active))
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        figures += asyncio.run(talked_figures(stack, Path(directory), 3 if small else 10))
     figures += stalled_figures(30 if small else 100, rounds=1 if small else 3)
     return Section(
         "memory", "memory of waiting readers and chats", f"python -m bench.memory{' --small' * small}", figures

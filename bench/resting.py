@@ -8,7 +8,7 @@ chat is measured in a worker in which no chat has ended, because the worker woul
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from bench.processes import rss_bytes
 from bench.streams import Streams, get
 from threadcast.store.redis.keys import Keys
 
-__all__ = ["chat_figures"]
+__all__ = ["ECHO", "LIMITS", "at_rest", "chat_figures", "talk"]
 
 LIMITS = {"STREAMS_PER_PRINCIPAL": "20000", "WORKER_MAX_CHATS": "2000", "RUNS_PER_PRINCIPAL": "2000"}
 
@@ -56,14 +56,14 @@ async def chat_figures(stack: ExitStack, directory: Path, count: int, active: in
     fleet = stack.enter_context(fleet_on_new_store(directory))
     web, worker = await fleet.add_web(limits=LIMITS), await fleet.add_worker(limits=LIMITS)
     with redis.Redis.from_url(fleet.store.url) as store:
-        await _talk(web, [f"warm-{number}" for number in range(WARM)], ECHO)
-        await _at_rest(store)
+        await talk(web, [f"warm-{number}" for number in range(WARM)], ECHO)
+        await at_rest(store)
         alone = _heard(fleet.store.url)
         progress(f"memory: {count:,} chats come to rest")
         before = store.info("memory")["used_memory"]
         names = [f"rest-{number}" for number in range(count)]
-        await _talk(web, names, ECHO)
-        await _at_rest(store)
+        await talk(web, names, ECHO)
+        await at_rest(store)
         in_store = (store.info("memory")["used_memory"] - before) / count
         of_keys = _keys_bytes(store, names[: min(count, 500)])
         progress(f"memory: {count:,} chats at rest")
@@ -92,14 +92,20 @@ async def chat_figures(stack: ExitStack, directory: Path, count: int, active: in
     ]
 
 
-async def _talk(web: Process, chat_ids: Sequence[str], model: str) -> None:
+async def talk(
+    web: Process,
+    chat_ids: Sequence[str],
+    model: str,
+    question: str = "What is a lease?",
+    new_id: Callable[[], str] = lambda: "a",
+) -> None:
     """Post a question to each chat. Returns when all are accepted, which is before they are answered. Post again, as
     clients do, if a kept connection was just closed, which happens after five idle seconds."""
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def post(client: httpx2.AsyncClient, chat_id: str) -> None:
         async with limiter:
-            body = user_message("a", "What is a lease?", params={"model": model})
+            body = user_message(new_id(), question, params={"model": model})
             try:
                 answer = await client.post(f"{web.url}/v1/chats/{chat_id}/commands", json=body)
             except httpx2.TransportError:
@@ -111,12 +117,12 @@ async def _talk(web: Process, chat_ids: Sequence[str], model: str) -> None:
             tasks.start_soon(post, client, chat_id)
 
 
-async def _at_rest(store: redis.Redis) -> None:
+async def at_rest(store: redis.Redis, settle_seconds: float = SETTLE_SECONDS) -> None:
     """Wait until no worker owns a chat."""
     with anyio.fail_after(REST_SECONDS):
         while _owned(store) or _due(store):  # noqa: ASYNC110 - another process brings it about
-            await anyio.sleep(0.2)
-    await anyio.sleep(SETTLE_SECONDS)
+            await anyio.sleep(min(settle_seconds, 0.2))
+    await anyio.sleep(settle_seconds)
 
 
 def _due(store: redis.Redis) -> int:
@@ -179,7 +185,7 @@ async def _running(fleet: Fleet, store: redis.Redis, web: Process, count: int) -
 
 
 async def _run_for_ever(store: redis.Redis, web: Process, chat_ids: Sequence[str], owned: int) -> None:
-    await _talk(web, chat_ids, HUNG)
+    await talk(web, chat_ids, HUNG)
     with anyio.fail_after(120):
         while _owned(store) < owned:  # noqa: ASYNC110 - as above
             await anyio.sleep(0.2)

@@ -4,8 +4,12 @@ and its traps, by name.
 Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, through the port alone.
 """
 
+import hashlib
+
 import anyio
 import pytest
+import redis
+from msgspec import structs
 
 from tests.integration.store_fixtures import (
     CHAT,
@@ -15,10 +19,13 @@ from tests.integration.store_fixtures import (
     consume_all,
     entry,
     eventually,
+    fresh_url,
     outcomes,
     owned,
 )
+from threadcast.store.embedded.server_process import ServerProcess
 from threadcast.store.ports import Claimed, PostOutcome, Released, Store
+from threadcast.store.redis.store import RedisStore
 
 pytestmark = pytest.mark.anyio
 
@@ -41,9 +48,9 @@ async def test_first_command_makes_the_chat_its_senders(store: Store) -> None:
     assert before_ms <= meta.created_at <= await store.now_ms()
 
 
-async def test_own_retry_gets_the_first_inbox_id_and_changes_nothing(store: Store) -> None:
-    first = await store.post(command())
-    assert await store.post(command()) == first
+async def test_own_retry_is_accepted_and_changes_nothing(store: Store) -> None:
+    await store.post(command())
+    assert await outcomes(store, [command()]) == [PostOutcome.ACCEPTED]
     assert len(await store.read_inbox(CHAT, 10)) == 1
 
 
@@ -60,6 +67,29 @@ async def test_consumed_command_is_still_remembered(store: Store) -> None:
     assert await outcomes(store, [command(nonce="other")]) == [PostOutcome.DUPLICATE]
     assert (await store.post(command())).outcome is PostOutcome.ACCEPTED
     assert await store.read_inbox(CHAT, 10) == []
+
+
+async def test_ids_that_an_older_version_remembered_are_known_and_new_ones_take_little_memory(
+    valkey_server: ServerProcess,
+) -> None:
+    url = fresh_url(valkey_server)
+    digests = {f"{n:036}": hashlib.sha256(b"%d" % n).hexdigest() for n in range(50)}
+    async with RedisStore(url) as store:
+        keys = store._keys.chat(CHAT)
+        with redis.Redis.from_url(url) as other:
+            other.hset(keys.seen, f"{0:036}", f"{digests[f'{0:036}']} 0123456789abcdef 1700000000000-0")
+            first = command(f"{0:036}", digest=digests[f"{0:036}"], nonce="0123456789abcdef")
+            changes: list[dict[str, object]] = [{}, {"nonce": "f123456789abcdee"}, {"nonce": "b", "digest": "c"}]
+            again = [structs.replace(first, **change) for change in changes]
+            assert await outcomes(store, again) == [
+                PostOutcome.ACCEPTED,
+                PostOutcome.DUPLICATE,
+                PostOutcome.MISMATCH,
+            ]
+            other.delete(keys.seen)
+            for request_id, digest in digests.items():
+                await store.post(command(request_id, digest=digest, nonce=digest[:16]))
+            assert (other.memory_usage(keys.seen, samples=0) or 0) <= 4_000
 
 
 async def test_foreign_and_unknown_chats_are_refused(store: Store) -> None:

@@ -6,12 +6,15 @@ Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, t
 
 import anyio
 import pytest
+import redis
 
-from tests.integration.store_fixtures import CHAT, command, eventually, owned
+from tests.integration.store_fixtures import CHAT, command, eventually, fresh_url, owned
 from tests.unit.faulty_store import Clock
 from threadcast.store.bounds import TRACES_MAX_COUNT
+from threadcast.store.embedded.server_process import ServerProcess
 from threadcast.store.memory.store import MemoryStore
 from threadcast.store.ports import AllowanceSpent, Store, TraceRecord
+from threadcast.store.redis.store import RedisStore
 
 pytestmark = pytest.mark.anyio
 
@@ -63,12 +66,28 @@ async def test_a_record_is_replaced_once_and_by_a_record_of_its_chat_alone(store
     assert await store.last_trace(CHAT, "ann") is None
     assert await put(store, 1, 2)
     last = await store.last_trace(CHAT, "ann")
-    assert last is not None and last[1] == record(2)
+    assert last == record(2)
     assert await store.last_trace(CHAT, "bob") is None
-    assert not await store.put_traces(CHAT, "bob", [record(9)], HOUR_SECONDS, replaces=last[0])
-    assert await store.put_traces(CHAT, "ann", [record(3)], HOUR_SECONDS, replaces=last[0])
-    assert not await store.put_traces(CHAT, "ann", [record(4)], HOUR_SECONDS, replaces=last[0])
+    assert not await store.put_traces(CHAT, "bob", [record(9)], HOUR_SECONDS, replaces=last.key)
+    assert await store.put_traces(CHAT, "ann", [record(3)], HOUR_SECONDS, replaces=last.key)
+    assert not await store.put_traces(CHAT, "ann", [record(4)], HOUR_SECONDS, replaces=last.key)
+    assert not await store.put_traces(CHAT, "ann", [record(4)], HOUR_SECONDS, replaces=record(1).key)
     assert await store.read_traces(CHAT, "ann") == [record(1), record(3)]
+
+
+async def test_records_of_an_older_version_are_read_and_deleted(valkey_server: ServerProcess) -> None:
+    url = fresh_url(valkey_server)
+    async with RedisStore(url) as store:
+        await owned(store)
+        keys = store._keys.chat(CHAT)
+        with redis.Redis.from_url(url) as other:
+            older = record(1)
+            other.xadd(keys.trace, {"o": "ann", "r": older.run_id, "k": older.key, "d": older.data})
+            assert await put(store, 2)
+            assert await store.read_traces(CHAT, "ann") == [older, record(2)]
+            assert await store.read_traces(CHAT, "bob") == []
+            assert await store.delete(CHAT, "ann", "n1")
+            assert other.exists(keys.trace, keys.traces) == 0
 
 
 async def test_traces_go_with_the_chat_and_none_comes_after(store: Store) -> None:

@@ -14,11 +14,20 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from tests.bars import bar_seconds
-from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, fresh_url, owned
+from tests.integration.store_fixtures import (
+    CHAT,
+    WAIT_SECONDS,
+    command,
+    consume_all,
+    entry,
+    eventually,
+    fresh_url,
+    owned,
+)
 from tests.support.store import StoreServer, running_store
 from threadcast.store.embedded.embedded import PERSISTENT
 from threadcast.store.embedded.server_process import ServerProcess
-from threadcast.store.ports import Appended, Beat, PostOutcome, Released
+from threadcast.store.ports import Appended, Beat, Compacted, PostOutcome, Released
 from threadcast.store.redis.connection import Reply, Value
 from threadcast.store.redis.listener import QUEUE_MAX_MESSAGES
 from threadcast.store.redis.store import RedisStore
@@ -272,6 +281,20 @@ async def test_full_memory_refuses_work_but_lets_owners_leave(own_server: StoreS
         assert len((await own_store.load(CHAT)).entries) == 2
         other.config_set("maxmemory", 0)
     assert (await own_store.post(command("r2"))).outcome is PostOutcome.ACCEPTED
+
+
+async def test_a_chat_comes_to_rest_and_is_compacted_when_the_memory_is_full(
+    own_server: StoreServer, own_store: RedisStore
+) -> None:
+    head = await consume_all(own_store, (await owned(own_store)).head)
+    with redis.Redis.from_url(own_server.url) as other:
+        other.config_set("maxmemory", 1)
+        short = Compacted(checkpoint=b"a state", version=1, part=b"part 1")
+        assert await own_store.release(CHAT, "w1", head, None, short) is Released.OK
+        assert (await own_store.load(CHAT)).checkpoint == (head, 1, b"a state")
+        assert await own_store.read_history(CHAT) == [b"part 1"]
+        assert len(await own_store.read_log(CHAT)) == 2
+        other.config_set("maxmemory", 0)
 
 
 async def test_replica_refuses_work(own_server: StoreServer, own_store: RedisStore) -> None:

@@ -57,7 +57,7 @@ async def test_a_temporary_chat_is_listed_nowhere_and_expires_an_hour_after_its_
             await answer_call(http, tab, 0, chat_id="brief")
             await tab.at_rest()
             resting = lifetimes(fleet, "brief")
-            assert {resting.pop("seen"), resting.pop("trace", SEEN_TTL_SECONDS)} == {SEEN_TTL_SECONDS}
+            assert {resting.pop("seen"), resting.pop("traces", SEEN_TTL_SECONDS)} == {SEEN_TTL_SECONDS}
             assert set(resting.values()) == {TEMPORARY_CHAT_TTL_SECONDS}
             assert set(resting) <= {*KEYS, "recent", "history"}
 

@@ -9,7 +9,7 @@ from threadcast.api import trace_messages
 from threadcast.api.trace_messages import has_references, with_messages
 from threadcast.chat.owner_state import OwnerState, empty_owner_state
 from threadcast.store.compression import compressed
-from threadcast.store.trace_records import COMBINED_MAX_BYTES, COMBINED_TEXT_MAX_BYTES, combined, decompose
+from threadcast.store.trace_records import COMBINED_MAX_BYTES, COMBINED_TEXT_MAX_BYTES, combined, compose, decompose
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.messages import JsonObject, Message
 
@@ -69,11 +69,11 @@ def test_a_long_conversation_is_shown_from_its_end(monkeypatch: pytest.MonkeyPat
 
 
 def test_records_are_combined_while_they_are_small() -> None:
-    small = [compressed(encode({"run_id": f"r{number}"})) for number in range(3)]
+    small = [make(encode({"run_id": f"r{number}"})) for number, make in enumerate((compose, compose, compressed))]
     both = combined(small[:2])
     assert both is not None
     all_three = combined([both, small[2]])
     assert all_three is not None and decompose(all_three) == [{"run_id": f"r{number}"} for number in range(3)]
-    assert combined([small[0], compressed(encode({"x": "y" * COMBINED_TEXT_MAX_BYTES}))]) is None
+    assert combined([small[0], compose(encode({"x": "y" * COMBINED_TEXT_MAX_BYTES}))]) is None
     assert combined([small[0], b"\0" * 2 * COMBINED_MAX_BYTES]) is None
     assert combined([small[0], b"damaged"]) is None

@@ -38,8 +38,8 @@ class Store:
             self.has_end.set()
         return True
 
-    async def last_trace(self, chat_id: str, owner: str) -> tuple[str, TraceRecord] | None:
-        return (self.records[-1].key, self.records[-1]) if self.records else None
+    async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
+        return self.records[-1] if self.records else None
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
         return self.records

@@ -21,9 +21,9 @@ from threadcast.agent_loop.tracing import OperationsTrace, RoundRecord, Trace, c
 from threadcast.base.boundary import pass_on
 from threadcast.base.redaction import Redactor
 from threadcast.base.telemetry import Metrics
-from threadcast.store.compression import compressed
 from threadcast.store.ports import TraceRecord, TraceRecords
 from threadcast.store.trace_records import RECORD_MAX_BYTES, RECORD_TEXT_MAX_BYTES, combined
+from threadcast.store.trace_records import compose as stored_form
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.errors import Failed
 from threadcast_protocol.wire.messages import JsonObject, Message
@@ -120,9 +120,9 @@ class Traces:
             with anyio.fail_after(PUT_SECONDS):
                 ready = await anyio.to_thread.run_sync(compose, records, self._redactor, abandon_on_cancel=True)
                 last = await self._store.last_trace(chat_id, owner)
-                grown = together([last[1], *ready]) if last is not None else None
+                grown = together([last, *ready]) if last is not None else None
                 put = partial(self._store.put_traces, chat_id, owner, ttl_seconds=self._ttl_seconds)
-                if grown is None or last is None or not await put([grown], replaces=last[0]):
+                if grown is None or last is None or not await put([grown], replaces=last.key):
                     await put(ready)
         except (Failed, TimeoutError) as trouble:
             self._drop("store", len(records))
@@ -174,18 +174,18 @@ def _ends_of(items: list[_T], count: int) -> list[_T]:
 
 
 def _fitted(text: str) -> bytes:
-    data = compressed(text.encode())
+    data = stored_form(text.encode())
     if len(data) <= RECORD_MAX_BYTES and len(text) <= RECORD_TEXT_MAX_BYTES // 4:
         return data
     whole: JsonObject = msgspec.json.decode(text)
     for text_max, list_max in _CUTS:
         cut: list[str] = list(whole.get("cut", []))
         smaller = {key: _cut(value, text_max, list_max, key, cut) for key, value in whole.items()}
-        data = compressed(encode({**smaller, "cut": sorted(set(cut))}))
+        data = stored_form(encode({**smaller, "cut": sorted(set(cut))}))
         if len(data) <= RECORD_MAX_BYTES:
             return data
     few = {key: value for key, value in whole.items() if isinstance(value, int | None) or key in ("kind", "run_id")}
-    return compressed(encode({**few, "cut": ["all"]}))
+    return stored_form(encode({**few, "cut": ["all"]}))
 
 
 def _cut(value: object, text_max: int, list_max: int, where: str, cut: list[str]) -> object:

@@ -26,12 +26,13 @@ from threadcast_protocol.wire.ids import NewId
 __all__ = ["StateCache", "WorkerContext", "random_id"]
 
 CACHE_MAX_BYTES = 256_000_000
-"""The most memory that the folded states of released chats take in a worker (DESIGN §2)."""
+"""The most memory that the folded states of released chats take in a worker (DESIGN §2). The process takes some 1.6
+times as much for them, because what lives shortly leaves holes between them (`bench/plateau.py`)."""
 
-STATE_BYTES, MESSAGE_BYTES = 3_000, 1_400
-"""What Python holds of a folded state beyond its JSON: of any state, and of each message. Measured with tracemalloc on
-states of 0 to 1,000 messages, with texts of 10 to 100,000 characters: 2.4 kB, and 1.25 to 1.45 kB each
-(`tests/unit/test_state_cache.py`)."""
+STATE_BYTES, MESSAGE_BYTES = 3_800, 1_400
+"""What Python holds of a folded state beyond its JSON: of any state, and of each message. Measured with tracemalloc: a
+state that was decoded takes 2.4 kB, and 1.25 to 1.45 kB for each message (`tests/unit/test_state_cache.py`); one that a
+worker has folded from a run takes 1.4 kB more."""
 
 
 def random_id(prefix: str) -> str:

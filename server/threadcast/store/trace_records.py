@@ -1,7 +1,7 @@
-"""Reads and combines the stored form of trace records: lines of JSON, compressed together, with a bound on their
-compressed and on their decompressed size.
+"""Reads and writes the stored form of trace records: lines of JSON, packed together (`packing.py`), with a bound on
+their size, packed and not.
 
-The records of short runs share a stored record, because most of their text is the same: 50 short turns take 5 kB
+The records of short runs share a stored record, because most of their text is the same: 50 short turns take 3.4 kB
 instead of 49.
 """
 
@@ -9,21 +9,27 @@ from collections.abc import Sequence
 
 import msgspec
 
-from threadcast.store.compression import compressed, decompressed, decompressed_size
+from threadcast.store.compression import FIRST_BYTES, decompressed, decompressed_size
+from threadcast.store.packing import Packed
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["RECORD_MAX_BYTES", "RECORD_TEXT_MAX_BYTES", "combined", "decompose"]
+__all__ = ["RECORD_MAX_BYTES", "RECORD_TEXT_MAX_BYTES", "combined", "compose", "decompose"]
 
 RECORD_MAX_BYTES = 64 * 1_024
-"""Maximum bytes of a compressed record. It holds about 250 kB of JSON, which is a request that fills a window of 60,000
+"""Maximum bytes of a packed record. It holds about 250 kB of JSON, which is a request that fills a window of 60,000
 tokens. The middle of a larger record is removed."""
 
 RECORD_TEXT_MAX_BYTES = 8 * 1_024 * 1_024
-"""Maximum bytes of a record's JSON when it is decompressed. The bound limits the memory for a record, since redundant
+"""Maximum bytes of a record's JSON when it is unpacked. The bound limits the memory for a record, since redundant
 text compresses a hundredfold."""
 
 COMBINED_MAX_BYTES, COMBINED_TEXT_MAX_BYTES = 8 * 1_024, 128 * 1_024
-"""Records are combined up to these sizes, compressed and not: to add a record then takes at most 0.5 ms."""
+"""Records are combined up to these sizes, packed and not: to add a record then takes at most 0.5 ms."""
+
+
+def compose(text: bytes) -> bytes:
+    """Return the stored form of a line of JSON. Raises ValueError when it is not JSON."""
+    return Packed().plus(text).encode()
 
 
 def decompose(data: bytes) -> list[JsonObject]:
@@ -33,7 +39,7 @@ def decompose(data: bytes) -> list[JsonObject]:
         ValueError: `data` is not a stored record.
     """
     try:
-        lines = decompressed(data, RECORD_TEXT_MAX_BYTES).split(b"\n")  # JSON has no raw line breaks
+        lines = _read(data).text().split(b"\n")  # JSON has no raw line breaks
         return [msgspec.json.decode(line, type=JsonObject) for line in lines]
     except (ValueError, msgspec.DecodeError, RecursionError) as wrong:
         raise ValueError(f"a stored trace cannot be read: {wrong}") from None
@@ -44,9 +50,21 @@ def combined(stored: Sequence[bytes]) -> bytes | None:
     if sum(map(len, stored)) > 2 * COMBINED_MAX_BYTES:
         return None
     try:
-        if sum(map(decompressed_size, stored)) > COMBINED_TEXT_MAX_BYTES:
+        if sum(map(_size_of, stored)) > COMBINED_TEXT_MAX_BYTES:
             return None
-        data = compressed(b"\n".join(decompressed(each, COMBINED_TEXT_MAX_BYTES) for each in stored))
+        whole, *others = map(_read, stored)
+        data = whole.plus(b"".join(b"\n" + each.text() for each in others)).encode()
     except ValueError:
         return None
     return data if len(data) <= COMBINED_MAX_BYTES else None
+
+
+def _read(stored: bytes) -> Packed:
+    """Raises ValueError when the record cannot be read, or is too large. Older versions compressed it alone."""
+    if stored.startswith(FIRST_BYTES):
+        return Packed().plus(decompressed(stored, RECORD_TEXT_MAX_BYTES))
+    return Packed.decode(stored, RECORD_TEXT_MAX_BYTES)
+
+
+def _size_of(stored: bytes) -> int:
+    return decompressed_size(stored) if stored.startswith(FIRST_BYTES) else Packed.size_of(stored)

@@ -121,9 +121,9 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
             return Posted(PostOutcome.UNKNOWN)
         seen = chat.recall(request.request_id)
         if seen is not None:
-            digest, nonce, first_id = seen.split(" ")
+            digest, nonce = seen.split(" ")
             if nonce == request.nonce:
-                return Posted(PostOutcome.ACCEPTED, first_id)
+                return Posted(PostOutcome.ACCEPTED)
             return Posted(PostOutcome.DUPLICATE if digest == request.digest else PostOutcome.MISMATCH)
         if request.about and chat.recall(request.about) is not None:
             return Posted(PostOutcome.DUPLICATE)
@@ -137,7 +137,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
         chat.meta.pop("deleted", None)
         chat.expires_at_ms = None
         inbox_id = chat.lay_down(request.request_id, request.principal, request.body, now)
-        chat.remember(request.request_id, f"{request.digest} {request.nonce} {inbox_id}", now)
+        chat.remember(request.request_id, f"{request.digest} {request.nonce}", now)
         self._wake(request.chat_id, bucket, now)
         return Posted(PostOutcome.ACCEPTED, inbox_id)
 

@@ -28,11 +28,10 @@ class MemoryTraces:
         chat, _, now = await self._arrive(chat_id)
         if chat.meta.get("owner") != owner or "deleted" in chat.meta:
             return False
-        if replaces:  # here the key is the id
-            kept = [each for each in chat.traces if each[1].key != replaces]
-            if len(kept) == len(chat.traces):
+        if replaces:
+            if not chat.traces or chat.traces[-1][1].key != replaces:
                 return False
-            chat.traces = kept
+            chat.traces = chat.traces[:-1]
         chat.traces = [*chat.traces, *((owner, record) for record in records)][-TRACES_MAX_COUNT:]
         chat.traces_expire_at_ms = now + ttl_seconds * 1_000
         return True
@@ -41,11 +40,11 @@ class MemoryTraces:
         chat, _, _ = await self._arrive(chat_id)
         return each_once(record for whose, record in chat.traces if whose == owner)
 
-    async def last_trace(self, chat_id: str, owner: str) -> tuple[str, TraceRecord] | None:
+    async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
         chat, _, _ = await self._arrive(chat_id)
         if not chat.traces or chat.traces[-1][0] != owner:
             return None
-        return chat.traces[-1][1].key, chat.traces[-1][1]
+        return chat.traces[-1][1]
 
     async def spend_allowance(self, principal_id: str, allowance: str, per_hour: int, per_day: int) -> AllowanceSpent:
         _, _, now = await self._arrive()

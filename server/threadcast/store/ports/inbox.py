@@ -45,6 +45,8 @@ class PostRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Posted(msgspec.Struct, frozen=True):
+    """The outcome of a post. `inbox_id` is that of the command which it stored, None if it stored none."""
+
     outcome: PostOutcome
     inbox_id: str | None = None
 

@@ -10,7 +10,7 @@ __all__ = ["AllowanceSpent", "Allowances", "TraceRecord", "TraceRecords"]
 
 class TraceRecord(msgspec.Struct, frozen=True):
     """A part of a run's trace, or with the empty `run_id` parts of several runs. `key` is unique, so that a record
-    stored twice is read once; `data` is compressed and not parsed by the store (`trace_records.py`)."""
+    stored twice is read once; `data` is packed and not parsed by the store (`trace_records.py`)."""
 
     run_id: str
     key: str
@@ -32,11 +32,11 @@ class TraceRecords(Protocol):
         self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
     ) -> bool:
         """Store records with the owner's chat and keep all its records for another `ttl_seconds`; the oldest beyond the
-        bound are deleted. They replace the record with the id `replaces`, if it is not ''. Returns False, and stores
-        nothing, when there is no such chat or no such record."""
+        bound are deleted. They replace the newest record, whose key is then `replaces`, if that is not ''. Returns
+        False, and stores nothing, when there is no such chat, or its newest record has another key."""
 
-    async def last_trace(self, chat_id: str, owner: str) -> tuple[str, TraceRecord] | None:
-        """Return the newest record of the owner's chat, with its id."""
+    async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
+        """Return the newest record of the owner's chat."""
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
         """Return the records of the owner's chat that are still held, oldest first."""

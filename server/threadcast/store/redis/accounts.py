@@ -96,6 +96,7 @@ class RedisAccounts(RedisPart):
                         keys.recent,
                         keys.history,
                         keys.snap_slices,
+                        keys.traces,
                     ),
                     keys.chat_id,
                     owner,

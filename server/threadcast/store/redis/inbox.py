@@ -135,6 +135,7 @@ class RedisInbox(RedisPart):
                 keys.recent,
                 keys.history,
                 keys.snap_slices,
+                keys.traces,
             ),
             keys.chat_id,
             owner,

@@ -17,8 +17,10 @@ P = `tc:{bNN}:`            type        lifetime, content
 `P chat:<id>:blobs:<hash>` hash        a day, the chat's once an append refers to it: m mime type, d bytes; of a large
                                        blob M mime type, n size, and its slices by number (`blobs.py`)
 `P chat:<id>:blobs:<hash>:new`         hash; a minute; the slices of a blob until all are stored
-`P chat:<id>:trace`        stream      some hours after its last record, see `traces.py`: o owner, r run, k key, d bytes
-`P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce inbox-id`,
+`P chat:<id>:traces`       list        some hours after its last record, see `traces.py`: `<key> <run> <owner>`, a line
+                                       end, bytes
+`P chat:<id>:trace`        stream      the same from older versions
+`P chat:<id>:seen`         hash        24 h after the last write; request id → `digest nonce`, both cut;
 `P chat:<id>:seen:old`                 of a delete `!<nonce>`; two generations of 1,000
 `P due`, `P own`           zset, hash  for ever; chat → ms, chat → worker
 `P owners`                 zset        for ever; worker → ms, when the last lease ends that it holds in this bucket
@@ -103,6 +105,7 @@ class ChatKeys:
     meta = _ChatKey(b":meta")
     blobs = _ChatKey(b":blobs")
     trace = _ChatKey(b":trace")
+    traces = _ChatKey(b":traces")
     seen = _ChatKey(b":seen")
     seen_old = _ChatKey(b":seen:old")
 

@@ -24,17 +24,16 @@ class RedisTraces(RedisPart):
     ) -> bool:
         keys = self._keys.chat(chat_id)
         arguments: list[Value] = [owner, ttl_seconds, TRACES_MAX_COUNT, replaces]
-        for record in records:
-            arguments += (record.run_id, record.key, record.data)
-        return bool(await self._redis.call("trace_put", (keys.meta, keys.trace), *arguments) == b"OK")
+        arguments += (_stored(owner, record) for record in records)
+        return bool(await self._redis.call("trace_put", (keys.meta, keys.traces), *arguments) == b"OK")
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
-        found = await self._redis.send(b"XRANGE", self._keys.chat(chat_id).trace, b"-", b"+")
-        return each_once(record for _, record in _records_of(found, owner))
+        keys = self._keys.chat(chat_id)
+        older, found = await self._redis.all([(b"XRANGE", keys.trace, b"-", b"+"), (b"LRANGE", keys.traces, 0, -1)])
+        return each_once([*_older_records_of(older, owner), *_records_of(found, owner)])
 
-    async def last_trace(self, chat_id: str, owner: str) -> tuple[str, TraceRecord] | None:
-        key = self._keys.chat(chat_id).trace
-        found = await self._redis.send(b"XREVRANGE", key, b"+", b"-", b"COUNT", 1)
+    async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
+        found = await self._redis.send(b"LRANGE", self._keys.chat(chat_id).traces, -1, -1)
         return next(iter(_records_of(found, owner)), None)
 
     async def spend_allowance(self, principal_id: str, allowance: str, per_hour: int, per_day: int) -> AllowanceSpent:
@@ -47,10 +46,23 @@ class RedisTraces(RedisPart):
         await self._redis.call("allowance_return", (self._keys.allowances(principal_id),), allowance)
 
 
-def _records_of(found: Reply, owner: str) -> Iterable[tuple[str, TraceRecord]]:
-    for entry_id, fields in found:  # `trace_put` writes the fields o, r, k and d in this order
+def _stored(owner: str, record: TraceRecord) -> bytes:
+    return f"{record.key} {record.run_id} {owner}\n".encode() + record.data
+
+
+def _records_of(found: Reply, owner: str) -> Iterable[TraceRecord]:
+    for stored in found:
+        line, _, data = stored.partition(b"\n")
+        key, run_id, whose = line.decode().split(" ", 2)
+        if whose == owner:
+            yield TraceRecord(run_id, key, data)
+
+
+def _older_records_of(found: Reply, owner: str) -> Iterable[TraceRecord]:
+    """Read the stream of older versions, whose first node takes 4 kB however little it holds."""
+    for _, fields in found:  # they wrote the fields o, r, k and d in this order
         if fields[1] == owner.encode():
-            yield entry_id.decode(), TraceRecord(fields[3].decode(), fields[5].decode(), fields[7])
+            yield TraceRecord(fields[3].decode(), fields[5].decode(), fields[7])
 
 
 def each_once(records: Iterable[TraceRecord]) -> list[TraceRecord]:

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- account_measure: set the bytes of one chat in the account of a principal to what the chat takes now.
 -- KEYS account meta blobs log head snap inbox seen seen:old trace recent history
---      snap_slices
+--      snap_slices traces
 -- ARGV chat owner blob_overhead chat_overhead account_prefix
 --      owner: '' for the chat's owner, whose account is then that of the prefix and not KEYS[1]
 -- Repeat: the same effect. Returns the bytes.

@@ -2,7 +2,7 @@
 -- delete: delete a chat so completely that a later chat of the same id inherits nothing: no owner, no timer, no entry
 -- id, no command.
 -- KEYS meta log head inbox snap seen seen:old own due chats blobs trace erased dead account gone recent history
---      snap_slices
+--      snap_slices traces
 -- ARGV chat owner nonce seen_generation seen_ttl deleted_ttl log_channel feed_channel mail_prefix
 --      newest_letters list_channel
 -- Repeat: OK without a second effect, even if the chat was imported again meanwhile. Returns OK, UNKNOWN or FOREIGN.
@@ -24,7 +24,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local epoch = string.match(redis.call('GET', KEYS[3]) or '', '^(%d+)-')
 local floor = math.max(meta[3] or 0, epoch or 0)
 for _, hash in ipairs(redis.call('HKEYS', KEYS[11])) do redis.call('UNLINK', KEYS[11] .. ':' .. hash) end
-redis.call('UNLINK', KEYS[11], KEYS[12], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[1], KEYS[17], KEYS[18], KEYS[19])
+redis.call('UNLINK', KEYS[11], KEYS[12], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[1], KEYS[17], KEYS[18], KEYS[19], KEYS[20])
 redis.call('HSET', KEYS[1], 'owner', meta[1], 'deleted', now, 'died', now, 'floor', string.format('%.0f', floor))
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 
