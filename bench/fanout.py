@@ -1,16 +1,24 @@
-"""Measures the CPU time of an event for each of 500 readers of one chat, compared with four other servers.
+"""Measures the CPU time of a write to each of 500 readers of one chat, compared with four other servers.
 
 Our server sends an answer of the demo model, from the worker through a real Valkey to the sockets. The others have no
 log and no store and send the same number of the same bytes at the same pace: a C program that only calls send(2), nginx
 with nchan, Starlette's StreamingResponse and sse-starlette, both under uvicorn with uvloop. Only one server sends at a
-time; they take turns over several rounds. Our server is measured twice: with readers that joined at the same moment,
-and with readers that joined at different moments, whose events differ in their numbers. CPU time is read from the
-process's own clock. `python -m bench.fanout` runs it.
+time; they take turns over several rounds. The cost is that of a write to a reader: the others send as many blocks as
+our server makes writes, each of the mean size of its writes, and all writes are counted at the readers (`readers.c`).
+
+After the quiet rounds come loaded ones, during which other programs keep every core busy: then caches are cold, and a
+loop that waits for its turn finds more to do at once. Our server is measured twice: with readers that joined at the
+same moment, and with readers that joined at different moments, whose events differ in their numbers. CPU time is read
+from the process's own clock. `python -m bench.fanout` runs it.
 """
 
+import os
+import statistics
+import subprocess
 import sys
 import tempfile
-from contextlib import AsyncExitStack
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -36,9 +44,11 @@ OPENING_WORDS, OPENING_RATE = 800, 33.0
 readers."""
 
 ROUNDS, ROUNDS_SMALL = 7, 3
+LOADED_ROUNDS = 3
 SETTLE_SECONDS = 0.5
 
 OURS, APART, SEND = "ours", "ours, all bases different", "send(2)"
+LOADED = "loaded: "
 
 CHUNK_MARKS_BYTES = 6
 """The bytes that chunked coding adds to each event: two hexadecimal digits and two line ends."""
@@ -53,7 +63,7 @@ class Side(Protocol):
     def pid(self) -> int: ...
 
     async def play(self) -> Count:
-        """Play an answer once. Returns the events and bytes that all readers received since the reset."""
+        """Play an answer once. Returns what all readers received since the reset."""
 
 
 @dataclass
@@ -88,28 +98,42 @@ class Theirs:
 
 @dataclass
 class Contest:
-    """The compared servers by name, the cost of an event for a reader in each round, in microseconds, and the bytes of
-    an event."""
+    """The compared servers by name, and for each round the cost of a write to a reader in microseconds, the writes to
+    a reader, and the bytes of a write."""
 
     sides: dict[str, Side] = field(default_factory=dict)
     costs: dict[str, list[float]] = field(default_factory=dict)
-    sizes: dict[str, float] = field(default_factory=dict)
+    writes: dict[str, list[float]] = field(default_factory=dict)
+    sizes: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, name: str, side: Side) -> None:
-        self.sides[name], self.costs[name] = side, []
+        self.sides[name], self.writes[name], self.sizes[name] = side, [], []
 
-    async def play(self, rounds: int) -> None:
+    async def play(self, rounds: int, *, kind: str = "") -> None:
+        """Play a round to warm up, then `rounds` that count. The names of their costs begin with `kind`."""
         for number in range(rounds + 1):
             for name, side in self.sides.items():
-                progress(f"fanout: round {number} of {rounds}, {name}")
+                progress(f"fanout: {kind}round {number} of {rounds}, {name}")
                 side.readers.reset()
                 await anyio.sleep(SETTLE_SECONDS)
                 before = cpu_seconds(side.pid)
                 count = await side.play()
                 spent = cpu_seconds(side.pid) - before
-                self.sizes[name] = count.bytes / count.events
-                if number:  # the first round warms up
-                    self.costs[name].append(spent / count.events * 1e6)
+                if number:
+                    self.costs.setdefault(kind + name, []).append(spent / count.writes * 1e6)
+                if number and not kind:
+                    self.writes[name].append(count.writes / READERS)
+                    self.sizes[name].append(count.bytes / count.writes)
+
+
+@contextmanager
+def busy_cores() -> Iterator[None]:
+    """Keep every core busy for a block, with one program each."""
+    with ExitStack() as stack:
+        for _ in range(os.cpu_count() or 1):
+            process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            stack.callback(process.kill)
+        yield
 
 
 def measure(small: bool) -> Section:
@@ -124,8 +148,11 @@ async def _measure(small: bool) -> Section:
         sample = await _add_ours(stack, harness, contest)
         _add_theirs(stack, contest, sample)
         await contest.play(ROUNDS_SMALL if small else ROUNDS)
+        with busy_cores():
+            await contest.play(LOADED_ROUNDS, kind=LOADED)
     progress("")
-    remarks = ["bytes of an event: " + ", ".join(f"{name} {size:.0f}" for name, size in contest.sizes.items())]
+    sizes = {name: statistics.median(values) for name, values in contest.sizes.items()}
+    remarks = ["bytes of a write: " + ", ".join(f"{name} {size:.0f}" for name, size in sizes.items())]
     if "nchan" not in contest.sides:
         remarks.append("nchan is not installed; install it with: apt-get install nginx-light libnginx-mod-nchan")
     return Section(
@@ -134,8 +161,7 @@ async def _measure(small: bool) -> Section:
 
 
 async def _add_ours(stack: AsyncExitStack, harness: Harness, contest: Contest) -> Count:
-    """Add both kinds of our readers to the contest. Returns the events and bytes of one answer that readers of the
-    first kind received."""
+    """Add both kinds of our readers to the contest. Returns what readers of the first kind received of one answer."""
     same, other = _watching(stack, harness, "same"), _watching(stack, harness, "other")
     same.open(READERS)
     same.wait(1)
@@ -156,10 +182,11 @@ def _watching(stack: AsyncExitStack, harness: Harness, chat_id: str) -> Readers:
 
 
 def _add_theirs(stack: AsyncExitStack, contest: Contest, sample: Count) -> None:
-    """Add the other servers to the contest. They send as many events and bytes as our answer in `sample`."""
+    """Add the other servers to the contest. They make as many writes of as many bytes as our server in
+    `sample`."""
     directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     directory.chmod(0o755)  # nginx's worker runs as another user
-    block = _block_of(round(sample.bytes / sample.events) - CHUNK_MARKS_BYTES)
+    block = _block_of(round(sample.bytes / sample.writes) - CHUNK_MARKS_BYTES)
     (directory / "chunk").write_bytes(b"%x\r\n%b\r\n" % (len(block), block))
     (directory / "block").write_bytes(block)
     rivals: dict[str, Rival | None] = {
@@ -172,7 +199,7 @@ def _add_theirs(stack: AsyncExitStack, contest: Contest, sample: Count) -> None:
         if rival is not None:
             readers = stack.enter_context(opened_readers(rival.url, rival.path))
             readers.open(READERS)
-            contest.add(name, Theirs(rival, readers, round(sample.events / READERS)))
+            contest.add(name, Theirs(rival, readers, round(sample.writes / READERS)))
 
 
 def _block_of(size: int) -> bytes:
@@ -183,20 +210,38 @@ def _block_of(size: int) -> bytes:
 
 def _figures(contest: Contest) -> list[Figure]:
     costs = contest.costs
-    unit = "us"
     figures = [
-        figure(f"cpu {name}", f"CPU of an event for a reader, {name}", values, unit) for name, values in costs.items()
+        figure(f"cpu {name}", f"CPU of a write to a reader, {name}", values, "us") for name, values in costs.items()
     ]
-    for name in (OURS, APART):
-        figures.append(ratio(f"{name} / send", f"{name} / send(2) in C", costs[name], costs[SEND], bar=2.0))
-        if "nchan" in costs:
-            figures.append(ratio(f"{name} / nchan", f"{name} / nchan", costs[name], costs["nchan"], bar=1.1))
-        for rival in ("Starlette", "sse-starlette"):
-            bar = 3.0 if rival == "sse-starlette" else None
-            figures.append(
-                ratio(f"{rival} / {name}", f"{rival} / {name}", costs[rival], costs[name], bar=bar, at_most=False)
-            )
+    figures += [
+        figure(f"writes {name}", f"writes to a reader in an answer, {name}", values, "", note="counted at the readers")
+        for name, values in contest.writes.items()
+    ]
+    for kind in ("", LOADED):
+        for name in (OURS, APART):
+            ours = costs[kind + name]
+            bars: dict[str, float | None] = {SEND: 2.0, "nchan": 1.1} if not kind else {SEND: None, "nchan": None}
+            for rival, bar in bars.items():
+                if rival in contest.sides:
+                    what, note = _WORDS[rival]
+                    key = f"{kind}{name} / {rival.removesuffix('(2)')}"
+                    figures.append(ratio(key, f"{kind}{name} / {what}", ours, costs[kind + rival], bar=bar, note=note))
+            for rival in ("Starlette", "sse-starlette"):
+                what, note = _WORDS[rival]
+                bar = 3.0 if rival == "sse-starlette" and not kind else None
+                key = f"{kind}{rival} / {name}"
+                theirs = costs[kind + rival]
+                figures.append(ratio(key, f"{kind}{what} / {name}", theirs, ours, bar=bar, at_most=False, note=note))
     return figures
+
+
+_WORDS = {
+    SEND: ("send(2) in C", "the least that any server pays: no log, no parsing, no slow readers"),
+    "nchan": ("nchan", "nginx in C with a message store in memory; its publisher is not counted"),
+    "Starlette": ("Starlette", "the same event loop, a queue and a task for each reader, no log"),
+    "sse-starlette": ("sse-starlette", "as Starlette, and each event is formatted for each reader"),
+}
+"""What stands beside the ratios: the server's name, and what it does and does not do."""
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ class Count(msgspec.Struct, frozen=True):
     last_s: float
     stamps: int
     lost: int
+    writes: int = 0
     p50_us: float = 0.0
     p99_us: float = 0.0
     max_us: float = 0.0

@@ -16,18 +16,19 @@
  *   close        closes all
  *
  * The answer: {"readers":N, "open":N, "events":T, "least":K, "bytes":B, "cpu_s":S, "first_s":S, "last_s":S,
- * "p50_us":..., "p99_us":..., "max_us":..., "stamps":N, "lost":N}. `open` counts connections with a head, `least` is the
+ * "p50_us":..., "p99_us":..., "max_us":..., "stamps":N, "lost":N, "writes":N}. `open` counts connections with a head, `least` is the
  * least number of events of a reader, and `bytes` counts bodies with their chunk marks. first_s and last_s are the times
  * (CLOCK_MONOTONIC, in Python time.monotonic) when the first and the last bytes of an event arrived since the reset:
  * after a reset and one event, when the first and the last reader had the event. With -t KEY, the number after each KEY
  * in an event is the time when the event was made, in nanoseconds of the same clock, and the latencies are computed from
- * it. `lost` counts connections that the server closed or answered with another status than 200. -r sets SO_RCVBUF. The
- * process ends at the end of stdin, or after a wait of 120 s.
+ * it. `lost` counts connections that the server closed or answered with another status than 200. -r sets SO_RCVBUF.
+ * `writes` counts the TCP segments with data since the reset (TCP_INFO): over loopback, where a segment holds 64 kB, the
+ * server's writes, as its sockets have TCP_NODELAY. The process ends at the end of stdin, or after a wait of 120 s.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ typedef struct {
 
 static Reader *readers[MOST];
 static int readers_count, opened_count, started_count, chats = 1, at_once = 200, receive_bytes, epoll, lost_count;
-static unsigned long total_events, total_bytes;
+static unsigned long total_events, total_bytes, segments_before;
 static double first_at, last_at;
 static const char *host, *path, *key, *headers[HEADERS_MOST];
 static int port, headers_count, is_resuming;
@@ -219,6 +220,16 @@ static int by_size(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
+static unsigned long segments(void) {
+    unsigned long sum = 0;
+    for (int each = 0; each < readers_count; each++) {
+        struct tcp_info info;
+        socklen_t length = sizeof info;
+        if (!getsockopt(readers[each]->fd, IPPROTO_TCP, TCP_INFO, &info, &length)) sum += info.tcpi_data_segs_in;
+    }
+    return sum;
+}
+
 static void answer(void) {
     struct timespec cpu;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
@@ -229,11 +240,12 @@ static void answer(void) {
         printf(",\"p50_us\":%.1f,\"p99_us\":%.1f,\"max_us\":%.1f", stamps[stamps_count / 2],
                stamps[(unsigned long)(stamps_count * 0.99)], stamps[stamps_count - 1]);
     }
-    printf(",\"stamps\":%lu,\"lost\":%d}\n", stamps_count, lost_count);
+    printf(",\"stamps\":%lu,\"lost\":%d,\"writes\":%lu}\n", stamps_count, lost_count, segments() - segments_before);
     fflush(stdout);
 }
 
 static void reset(void) {
+    segments_before = segments();
     for (int i = 0; i < readers_count; i++) readers[i]->events = 0;
     total_events = total_bytes = stamps_count = 0;
     first_at = last_at = 0;
