@@ -9,7 +9,7 @@ connections. An answer is complete only at the end that its framing determines; 
 import asyncio
 import math
 import selectors
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import httptools
@@ -92,12 +92,12 @@ class ModelConnection(asyncio.Protocol):
     def idle_seconds(self) -> float:
         return self._loop.time() - self.idle_since
 
-    async def ask(self, request: bytes, timeout_seconds: float | None) -> Head:
-        """Send the request and wait for the head of its answer. Raises httpx2.TransportError."""
+    async def ask(self, request: Sequence[bytes], timeout_seconds: float | None) -> Head:
+        """Send the pieces of the request and wait for the head of its answer. Raises httpx2.TransportError."""
         self._begin()
         if self._is_lost:
             raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
-        self._transport.write(request)
+        self._transport.writelines(request)
         while self._head is None:
             await self._wait(timeout_seconds)
         return self._head

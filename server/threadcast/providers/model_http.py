@@ -60,7 +60,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         """Raises httpx2.TransportError."""
         timeouts = request.extensions.get("timeout", {})
         origin = _origin(request.url)
-        asked = _head_bytes(request) + await request.aread()
+        asked = (_head_bytes(request), await request.aread())  # not joined: a long chat's request has megabytes
         connection = self._take_idle(origin) or await self._connect(origin, timeouts.get("connect"))
         try:
             head = await connection.ask(asked, timeouts.get("read"))

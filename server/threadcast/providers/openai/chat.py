@@ -5,8 +5,6 @@ typed stream (`bench/openai_chunks.py`). `Providers` returns this provider, and 
 An answer is complete only when the server sent a finish reason.
 """
 
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from threadcast.providers.base import (
@@ -35,9 +33,6 @@ from threadcast.providers.openai.samplers import takes_samplers
 from threadcast.providers.tolerant import Decoder
 from threadcast_protocol.wire.messages import JsonObject
 
-if TYPE_CHECKING:
-    from openai import AsyncAPIResponse, AsyncOpenAI
-
 __all__ = ["OpenAIChat"]
 
 _DONE = b"[DONE]"
@@ -47,6 +42,8 @@ _chunks = Decoder(Chunk)
 class OpenAIChat(OpenAIServer):
     """The `Provider`. `prefill`, `samplers`, `program` and `send_reasoning_back` of the settings hold for this API
     alone (PROV-6)."""
+
+    path = "/chat/completions"
 
     @property
     def max_tokens_field(self) -> str:
@@ -82,13 +79,6 @@ class OpenAIChat(OpenAIServer):
 
     def _reader(self) -> "ChunkReader":
         return ChunkReader()
-
-    def _call(
-        self, client: "AsyncOpenAI", body: JsonObject
-    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":  # Any: the type that the SDK would parse; we read bytes
-        return client.chat.completions.with_streaming_response.create(
-            model=body["model"], messages=[], stream=True, extra_body=body
-        )
 
 
 class ChunkReader(OpenAIReader):

@@ -5,9 +5,6 @@ loop iterates over its deltas. Encrypted reasoning is emitted as `ProviderData` 
 when the server reported the end of the response.
 """
 
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any
-
 import msgspec
 
 from threadcast.providers.base import (
@@ -28,9 +25,6 @@ from threadcast.providers.openai.responses_wire import Event, Response, kept_ite
 from threadcast.providers.tolerant import Decoder
 from threadcast_protocol.wire.messages import JsonObject
 
-if TYPE_CHECKING:
-    from openai import AsyncAPIResponse, AsyncOpenAI
-
 __all__ = ["OpenAIResponses", "ResponsesReader"]
 
 _events = Decoder(Event)
@@ -44,18 +38,13 @@ _LAST_EVENTS = frozenset({"response.completed", "response.incomplete", "response
 class OpenAIResponses(OpenAIServer):
     """The `Provider`."""
 
+    path = "/responses"
+
     def _body(self, request: Request) -> JsonObject:
         return request_body(request)
 
     def _reader(self) -> "ResponsesReader":
         return ResponsesReader()
-
-    def _call(
-        self, client: "AsyncOpenAI", body: JsonObject
-    ) -> "AbstractAsyncContextManager[AsyncAPIResponse[Any]]":  # Any: the type that the SDK would parse; we read bytes
-        return client.responses.with_streaming_response.create(
-            model=body["model"], input=[], stream=True, extra_body=body
-        )
 
 
 class _Call(msgspec.Struct, frozen=True):
