@@ -2,9 +2,10 @@
 
 import pytest
 
-from threadcast.agent_loop.answer.assembler import ANSWER_MAX_CHARACTERS, CALLS_MAX_COUNT, Assembler
+from threadcast.agent_loop.answer.assembler import ANSWER_MAX_CHARACTERS, CALLS_MAX_COUNT, Assembler, UsedCallIds
 from threadcast.providers.base import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from threadcast_protocol.wire.errors import ModelFailed
+from threadcast_protocol.wire.messages import FunctionCall, Message, ToolCall
 
 
 @pytest.mark.parametrize(
@@ -32,3 +33,15 @@ def test_an_answer_may_ask_for_so_many_calls_and_no_more() -> None:
         assembler.feed(ToolCallDelta(index=index, id=f"call{index}", name="clock", arguments="{}"))
     with pytest.raises(ModelFailed, match=f"more than {CALLS_MAX_COUNT} calls"):
         assembler.feed(ToolCallDelta(index=CALLS_MAX_COUNT, id="more", name="clock", arguments="{}"))
+
+
+def test_the_used_call_ids_are_those_of_all_messages() -> None:
+    asks = Message(
+        role="assistant", content="", message_id="m", tool_calls=[ToolCall("c1", 0, FunctionCall("f", "{}"))]
+    )
+    used = UsedCallIds({"m": asks})
+    assert "c1" in used and "c2" not in used
+    assembler = Assembler(used, lambda: "made")
+    for call_id in ("c1", "c2"):
+        assembler.feed(ToolCallDelta(int(call_id == "c2"), call_id, "f", "{}"))
+    assert [call.id for call in assembler.answer().calls] == ["made", "c2"]

@@ -4,21 +4,24 @@ is announced (HIST-1..7)."""
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
 from tests.unit.test_reducer import chats
-from threadcast.agent_loop.history.compaction import shorten
+from threadcast.agent_loop.history.compaction import cut_point, shorten, tokens_of
 from threadcast.agent_loop.history.view import model_view
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.fact_fold import ASIDES_KEPT, RAW_ANSWERS_KEPT, WITHHELD_KEPT, fold_fact
 from threadcast.chat.facts import AnswerCleaned, ResultWithheld, SetAside
-from threadcast.chat.owner_state import Aside, Private, RawAnswer
+from threadcast.chat.owner_state import Aside, Private, RawAnswer, empty_owner_state
+from threadcast.chat.runtime import RECENT_MESSAGES, context_use
 from threadcast_protocol.fold.snapshot import active_path
 from threadcast_protocol.wire.commands import Regenerate, SetParams
 from threadcast_protocol.wire.deltas import AppendContent, SetToolCalls
 from threadcast_protocol.wire.events import ThreadUpdated
 from threadcast_protocol.wire.messages import FunctionCall, Message, ToolCall, Usage
+from threadcast_protocol.wire.thread import Thread
 
 
 def history(shape: str) -> list[Message]:
@@ -56,6 +59,23 @@ def test_a_result_never_comes_without_its_call_and_the_question_never_goes(turns
     called = {c.id for m in kept for c in m.tool_calls}
     assert all(m.tool_call_id in called for m in kept if m.role == "tool")
     assert question < 0 or at <= question
+
+
+@pytest.mark.row("HIST-3", "HIST-5")
+@given(
+    st.lists(st.sampled_from(["UA", "UcrA", "UcrcrA", "U", "AA"]), max_size=8),
+    st.integers(0, 9),
+    st.integers(0, 12),
+    st.integers(0, 20),
+)
+def test_the_oldest_messages_go_until_both_bounds_are_kept(turns: list[str], most: int, tokens: int, back: int) -> None:
+    messages = history("".join(turns))
+    keep_from = max(0, len(messages) - back)
+    state = replace(empty_owner_state("c"), thread=Thread(id="c", max_history_messages=most, max_history_tokens=tokens))
+    at = shorten(messages, most, keep_from=keep_from) if most else 0
+    while tokens and at < keep_from and sum(map(tokens_of, messages[at:])) > tokens:
+        at = shorten(messages, len(messages) - at - 1, keep_from=keep_from)
+    assert cut_point(state, {}, messages, keep_from) == at
 
 
 def talk(chat: PureChat, *questions: str) -> None:
@@ -202,3 +222,15 @@ def test_what_only_the_owner_remembers_is_bounded_the_oldest_go_first() -> None:
     assert kept == (WITHHELD_KEPT, RAW_ANSWERS_KEPT, ASIDES_KEPT)
     assert "m1" not in private.withheld and f"m{WITHHELD_KEPT + 1}" in private.withheld
     assert private.asides[-1].message.message_id == str(WITHHELD_KEPT + 1)
+
+
+@pytest.mark.row("HIST-7")
+@pytest.mark.parametrize(("later_count", "used"), [(RECENT_MESSAGES - 1, 69), (RECENT_MESSAGES, None)])
+def test_token_counts_that_are_many_messages_old_do_not_tell_the_use_of_the_window(
+    later_count: int, used: int | None
+) -> None:
+    counted = Message(role="assistant", content="x", message_id="counted", usage=Usage(60, 9, 69))
+    later = [Message(role="user", content="y", message_id=f"m{number}") for number in range(later_count)]
+    nodes = {message.message_id: message for message in (counted, *later)}
+    use = context_use(replace(empty_owner_state("c"), nodes=nodes, path=tuple(nodes)))
+    assert (use.used if use is not None else None) == used

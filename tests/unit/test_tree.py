@@ -12,6 +12,7 @@ from threadcast.agent_loop.history.request import build_request
 from threadcast.agent_loop.steps import CallModel
 from threadcast_protocol.fold.reducer import reduce
 from threadcast_protocol.fold.snapshot import snapshot_of, state_from_snapshot
+from threadcast_protocol.fold.tree import children_of
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.commands import (
     Command,
@@ -316,5 +317,8 @@ def test_any_mix_of_edits_keeps_the_tree_sound_and_every_reader_equal(edits: lis
         for key in path:
             siblings = [k for k, node in nodes.items() if node.parent_id == nodes[key].parent_id]
             assert nodes[key].sibling_ids == siblings
-        assert all(node.parent_id is None or node.parent_id in nodes for node in nodes.values())
+        order = {key: number for number, key in enumerate((None, *nodes))}
+        assert all(order[node.parent_id] < order[key] for key, node in nodes.items())
+        for parent_id in (None, *nodes):
+            assert children_of(nodes, parent_id) == [k for k, node in nodes.items() if node.parent_id == parent_id]
     check_law(chat)

@@ -127,7 +127,7 @@ def reduce_added(state: S, events: Sequence[ev.MessageAdded | ev.MessagesTruncat
     """Fold any number of added messages, and the cuts between them, with a single copy of the tree and of the path. If
     there are cuts, `state.draft` must be None, which means that no answer is being written."""
     nodes, path, draft, runtime = dict(state.nodes), list(state.path), state.draft, state.runtime
-    on_path = set(path)
+    on_path = _on_path(state, events[0]) if len(events) == 1 else set(path)
     for event in events:
         if isinstance(event, ev.MessagesTruncated):
             on_path.difference_update(path[event.from_index :])
@@ -144,6 +144,16 @@ def reduce_added(state: S, events: Sequence[ev.MessageAdded | ev.MessagesTruncat
             runtime = replace(runtime, ide_calls=left)
         nodes[message.message_id] = message
     return replace(state, nodes=nodes, path=tuple(path), draft=draft, runtime=runtime)
+
+
+def _on_path(state: ChatState, event: ev.MessageAdded | ev.MessagesTruncated) -> set[str]:
+    """Return the id of the event's message if it is on the path. All ids would take longer than the rest of the
+    fold."""
+    if isinstance(event, ev.MessagesTruncated):
+        return set()
+    key = event.message.message_id
+    is_on_path = key in state.nodes and (state.path[-1:] == (key,) or key in state.path)
+    return {key} if is_on_path else set()
 
 
 def _message_updated(state: S, event: ev.MessageUpdated) -> S:

@@ -1,10 +1,11 @@
 """Functions on the tree of a chat's messages: children, siblings, subtrees and paths (TREE-1).
 
-The tree is a dict of nodes in the order of their creation, linked by `parent_id`. A client that started from a snapshot
-has only the nodes of the active path; for these nodes the results are correct too. All functions are pure.
+The tree is a dict of nodes linked by `parent_id`, in the order of their creation, so a node comes after its parent. A
+client that started from a snapshot has only the nodes of the active path; for these nodes the results are correct too.
+All functions are pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -13,12 +14,19 @@ from threadcast_protocol.wire.messages import Message
 
 __all__ = ["children_of", "deepest_leaf", "placed", "subtree_of", "way_to", "with_siblings"]
 
-Nodes: TypeAlias = Mapping[str, Message]
+Nodes: TypeAlias = dict[str, Message]
 
 
 def children_of(nodes: Nodes, parent_id: str | None) -> list[str]:
-    """Return the ids of the children in the order of their creation. If `parent_id` is None, these are the roots."""
-    return [key for key, node in nodes.items() if node.parent_id == parent_id]
+    """Return the ids of the children in the order of their creation. If `parent_id` is None, these are the roots. Only
+    the nodes behind the parent are searched: none, if the chat goes on after its newest message."""
+    found: list[str] = []
+    for key in reversed(nodes):
+        if key == parent_id:
+            break
+        if nodes[key].parent_id == parent_id:
+            found.append(key)
+    return found[::-1]
 
 
 def placed(nodes: Nodes, message: Message, parent_id: str | None) -> Message:

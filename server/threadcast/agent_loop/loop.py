@@ -16,7 +16,7 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
-from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.agent_loop.answer.assembler import Assembler, UsedCallIds
 from threadcast.agent_loop.answer.continuation import Continuation
 from threadcast.agent_loop.answer.thinking import Thinking, ops_of
 from threadcast.agent_loop.calls.hiding import hides
@@ -119,7 +119,7 @@ class AgentLoop:
         replaced by the next one of the profile's `fallback`."""
         state, tools = self._chat.state, self._chat.tools()
         assembler = Assembler(
-            {call.id for node in state.nodes.values() for call in node.tool_calls},
+            UsedCallIds(state.nodes),
             lambda: self._new_id("call"),
             reasoning=effective(state, "reasoning", tools.profile.params).value,
             hides=partial(hides, tools),

@@ -102,8 +102,12 @@ class EntryBuilder:
 
     def add_message(self, message: Message) -> None:
         """Append `message` to the active path, or replace the message with the same id on the path (TREE-2)."""
-        path = self.state.path
-        index = path.index(message.message_id) if message.message_id in path else len(path)
+        path, key = self.state.path, message.message_id
+        index = len(path)
+        if path[-1:] == (key,):
+            index -= 1
+        elif key in self.state.nodes and key in path:
+            index = path.index(key)
         parent_id = path[index - 1] if index else None
         self.say(MessageAdded(placed(self.state.nodes, message, parent_id), index))
 

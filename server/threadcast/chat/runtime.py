@@ -11,6 +11,10 @@ from threadcast_protocol.wire.events import ContextUse, RuntimeUpdated
 
 __all__ = ["context_use", "say_runtime"]
 
+RECENT_MESSAGES = 1_000
+"""The messages in which token counts are looked for. Counts further back do not tell what the path uses now, and some
+model servers never send any: then each event of a run would search the whole path."""
+
 
 def say_runtime(
     builder: EntryBuilder,
@@ -41,10 +45,10 @@ def say_runtime(
 
 def context_use(state: OwnerState) -> ContextUse | None:
     """Return the tokens of the context window that the path uses, from the last answer with token counts. Returns None
-    if no answer has token counts (HIST-7)."""
+    if no recent answer has token counts (HIST-7)."""
     run, before = state.private.run, state.runtime.context
     total = run.window_tokens if run is not None else (before.total if before is not None else None)
-    for key in reversed(state.path):
+    for key in reversed(state.path[-RECENT_MESSAGES:]):
         usage = state.nodes[key].usage
         if usage is not None:
             return ContextUse(usage.total_tokens, total)

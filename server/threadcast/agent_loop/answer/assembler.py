@@ -5,7 +5,7 @@ a call has its name. A call id that is missing, malformed or already used in thi
 kept as a private fact.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 
 import msgspec
 
@@ -40,9 +40,9 @@ from threadcast_protocol.wire.deltas import (
     SetUsage,
 )
 from threadcast_protocol.wire.errors import ModelFailed
-from threadcast_protocol.wire.messages import FunctionCall, JsonObject, ToolCall, Usage
+from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message, ToolCall, Usage
 
-__all__ = ["Assembler"]
+__all__ = ["Assembler", "UsedCallIds"]
 
 CALL_ID_MAX_CHARS = 128
 
@@ -78,6 +78,20 @@ class _OpenCall:
         if len(self.parts) > 1:
             self.parts = ["".join(self.parts)]
         return self.parts[0] if self.parts else ""
+
+
+class UsedCallIds:
+    """The ids of the calls of a chat's messages. They are collected when a call is looked up for the first time, since
+    most answers have no calls."""
+
+    def __init__(self, nodes: Mapping[str, Message]) -> None:
+        self._nodes = nodes
+        self._ids: set[str] | None = None
+
+    def __contains__(self, call_id: object) -> bool:
+        if self._ids is None:
+            self._ids = {call.id for node in self._nodes.values() for call in node.tool_calls}
+        return call_id in self._ids
 
 
 class Assembler:

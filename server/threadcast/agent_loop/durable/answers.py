@@ -15,7 +15,7 @@ import anyio
 import structlog
 from msgspec.structs import replace
 
-from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.agent_loop.answer.assembler import Assembler, UsedCallIds
 from threadcast.agent_loop.answer.thinking import Thinking, ops_of
 from threadcast.agent_loop.calls.hiding import hides
 from threadcast.agent_loop.durable.branches import Branch
@@ -280,7 +280,7 @@ class _Writing:
         chat, tools = self._execution.chat, self._execution.chat.tools()
         reasoning = effective(chat.state, "reasoning", tools.profile.params).value
         assembler = Assembler(
-            {call.id for node in chat.state.nodes.values() for call in node.tool_calls},
+            UsedCallIds(chat.state.nodes),
             self._execution.new_call_id,
             reasoning=reasoning,
             hides=partial(hides, tools),

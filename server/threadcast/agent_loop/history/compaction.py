@@ -31,8 +31,13 @@ def cut_point(state: OwnerState, defaults: JsonObject, messages: Sequence[Messag
     most = effective(state, "max_history_messages", defaults).value or 0
     at = shorten(messages, most, keep_from=keep_from) if most else 0
     tokens = effective(state, "max_history_tokens", defaults).value
-    while tokens and at < keep_from and sum(map(tokens_of, messages[at:])) > tokens:
-        at = shorten(messages, len(messages) - at - 1, keep_from=keep_from)
+    if not tokens:
+        return at
+    kept = 0
+    for index in range(len(messages) - 1, at - 1, -1):
+        kept += tokens_of(messages[index])
+        if kept > tokens:
+            return shorten(messages, len(messages) - index - 1, keep_from=keep_from)
     return at
 
 
