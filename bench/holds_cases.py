@@ -1,4 +1,6 @@
-"""What `bench.holds` asks of the store. Each case is yielded after its commands; a case without a key only prepares.
+"""Defines the cases that `bench.holds` measures: commands to the store.
+
+Each case is yielded after its commands; a case without a key only prepares.
 
 Logs, lists and accounts of many entries are written directly, in pipelines, because the store's own steps would take
 minutes. They have the form that the steps give them.

@@ -87,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 def ask(client: httpx2.Client, path: str, asked: Asked) -> Verdict:
-    """Send the body, and of a stream read only its beginning."""
+    """Send the body, and read the answer; of an event stream, read only the beginning."""
     url = path.format(chat_id="c1", stream_id="s1", mode="agent")
     with client.stream("POST", url, **asked.request) as answer:
         if answer.status_code not in (400, 413):

@@ -100,7 +100,7 @@ async def blocks_the_loop() -> str:
 
 @tool()
 def hangs_in_a_child() -> str:
-    """Leaves a child process that Python would wait for."""
+    """Starts a child process that outlives the call. At its exit, Python would wait for that child."""
     child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(FOR_EVER_SECONDS,))
     child.start()
     return str(child.pid)

@@ -1,4 +1,4 @@
-"""Every adapter against aimock, which is not ours: each must give the same results for the same answers in four wires.
+"""Tests each adapter against aimock, a third party's server: the same answers must give the same results in all wires.
 
 An adapter is one line of `ADAPTERS`. Features of one wire (signatures, its codes for a refusal) have separate tests.
 """

@@ -2,8 +2,8 @@
 page.
 
 Pure. `arguments_of` returns the completed arguments of a call; the approval, the hashes of gate and effect,
-`tool_status` and the execution all use them. A valid value of the model is kept. If the context has no value, or an
-invalid one, the argument stays as the model wrote it.
+`tool_status` and the execution all use them. A valid value that the model has given is kept. If the context has no
+value, or an invalid one, the argument stays as the model wrote it.
 """
 
 import re

@@ -123,7 +123,7 @@ class AskingCall:
 
 
 current_call: ContextVar[AskingCall | None] = ContextVar("current_call", default=None)
-"""The call in whose context a request is made, and in whose context the answers to it are read."""
+"""The tool call that the current task carries out. Requests to the server, and the server's questions, belong to it."""
 
 
 class Elicitations:
