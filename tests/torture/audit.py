@@ -97,17 +97,16 @@ class Archive:
         return {name: Head.parse(head).position if head else 0 for name, head in zip(chat_ids, heads, strict=True)}
 
     async def accepted(self, chat_id: str) -> dict[str, InboxId]:
-        """Return the inbox id of each command that the store remembers; only `post.lua` writes it, beside the request
-        id."""
+        """Return the place of each command that the store remembers, in the order of their acceptance: its generation,
+        and its number there. `post.lua` writes the ids in this order, and `ORDERED_HASHES` keeps it."""
         keys = Keys(self.store.buckets).chat(chat_id)
         found: dict[str, InboxId] = {}
-        for generation in (keys.seen_old, keys.seen):
-            answer = await self._plain.execute_command("HGETALL", generation)  # type: ignore[no-untyped-call]  # theirs
-            remembered: dict[bytes, bytes] = answer
-            for request_id, kept in remembered.items():
+        for generation, key in enumerate((keys.seen_old, keys.seen)):
+            answer = await self._plain.execute_command("HKEYS", key)  # type: ignore[no-untyped-call]  # theirs
+            remembered: list[bytes] = answer
+            for number, request_id in enumerate(remembered):
                 if not request_id.startswith(b"!"):  # the nonce of a delete
-                    at, _, number = kept.split()[2].partition(b"-")
-                    found[request_id.decode()] = (int(at), int(number))
+                    found[request_id.decode()] = (generation, number)
         return found
 
     async def evidence(self, chat_ids: Sequence[str], snapshots: dict[str, bytes]) -> list[ChatEvidence]:

@@ -26,6 +26,10 @@ PERSISTENCE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
 """The store must lose no answered write by kill -9; otherwise a loss of ours could not be distinguished from a loss of
 the store's."""
 
+ORDERED_HASHES = ("--hash-max-listpack-entries", "1024", "--hash-max-listpack-value", "256")
+"""Redis keeps the fields of such a hash in the order in which they were written. So the judge learns the order in which
+commands were accepted; a generation of remembered request ids has at most 1,000 (`Archive.accepted`)."""
+
 START_TRIES = 20
 """Maximum starts of a process. A process that finds no store ends; faults last for seconds, so one of these starts
 finds the store."""
@@ -96,7 +100,7 @@ class StoreMember:
         return self._server
 
     async def start(self) -> None:
-        self._server = start_server(self._binary, self._directory, PERSISTENCE)
+        self._server = start_server(self._binary, self._directory, (*PERSISTENCE, *ORDERED_HASHES))
         await self._server.wait_ready()
         self.is_up = True
 
