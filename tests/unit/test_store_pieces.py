@@ -150,6 +150,8 @@ def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> Non
         "allowance_return",
         "erase_done",
         "account_measure",
+        "end_leases",
+        "silent_owners",
     }
     for name, script in SCRIPTS.items():
         first, second, *_ = script.source.decode().splitlines()
