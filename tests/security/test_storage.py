@@ -116,7 +116,7 @@ async def test_who_deletes_gets_room_again_and_reading_and_ending_always_work(tm
 
 
 async def test_copies_of_a_chat_count_before_they_are_made(tmp_path: Path) -> None:
-    async with bounded(tmp_path, storage_per_principal_bytes=4 * MIB) as (server, _):
+    async with bounded(tmp_path, storage_per_principal_bytes=8 * MIB) as (server, _):
         watcher, _ = await talk(server, "source", ANN, 3)
         assert watcher.state is not None
         last = snapshot_of(watcher.state).messages[-1].message_id

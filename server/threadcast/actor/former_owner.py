@@ -4,6 +4,7 @@ That worker seems to be dead, but it may have lost its connections alone (DISPAT
 twice before its lease ends (`Host._fence_self`), and at once when it notices that it is fenced.
 """
 
+import math
 import time
 
 from threadcast.actor.processes import ChatProcesses
@@ -35,7 +36,7 @@ class FormerOwner:
 
     def forget(self) -> None:
         """Do not wait any more: from now on the chat's work is the new owner's."""
-        self._lease_ends_at = 0.0
+        self._lease_ends_at = -math.inf
 
     def wait_seconds(self, state: OwnerState, tools: ChatTools, processes: ChatProcesses) -> float:
         """Return how long the chat's work must not be continued: until the lease is over, if the former owner was
