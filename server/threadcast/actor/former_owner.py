@@ -1,4 +1,4 @@
-"""What a new owner knows of the worker that held its chat before and did not release it.
+"""Describes the worker that held a chat before its new owner and did not release it.
 
 That worker seems to be dead, but it may have lost its connections alone (DISPATCH §5). It stops work that may not run
 twice before its lease ends (`Host._fence_self`), and at once when it notices that it is fenced.
@@ -16,10 +16,10 @@ __all__ = ["FormerOwner"]
 
 
 class FormerOwner:
-    """The former owner of one chat."""
+    """Tells how long the new owner of a chat must wait for the former one."""
 
     def __init__(self, worker: str, *, has_begun: bool = True, lease_left_seconds: float = 0.0) -> None:
-        """Start its clock.
+        """Describe the former owner; its lease counts down from now.
 
         Args:
             worker: Its name; '' if the chat was released.
