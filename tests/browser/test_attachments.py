@@ -57,6 +57,14 @@ def choose(page: Page, *names: str, size_bytes: int = 10) -> None:
     page.get_by_label("Files to attach").set_input_files(chosen)
 
 
+def uploaded(page: Page, *names: str) -> None:
+    """Wait until these are the attachments, in any order, and none is being uploaded: a message is not sent before."""
+    expect(files(page)).to_have_count(len(names))
+    for name in names:
+        expect(files(page).filter(has_text=name)).to_have_count(1)
+    expect(page.get_by_role("progressbar")).to_have_count(0)
+
+
 @pytest.mark.parametrize("look", LOOKS)
 def test_errors_name_their_files_merge_and_go_with_the_message(open_page: People, look: str) -> None:
     open_page.expect_complaint("net::ERR_|503")
@@ -73,7 +81,7 @@ def test_errors_name_their_files_merge_and_go_with_the_message(open_page: People
         "huge.bin: 18 MB, and at most 17 MB can be attached. Choose a smaller"
     )
     choose(page, "good.txt")
-    expect(files(page)).to_contain_text(["good.txt"])
+    uploaded(page, "good.txt")
     open_page.shoot(page, f"attachment-errors-{look}")
     page.get_by_role("button", name=re.compile("^Dismiss huge")).click()
     expect(refusals(page)).to_have_count(1)
@@ -96,8 +104,7 @@ def test_a_file_that_failed_on_its_way_keeps_the_message_until_it_is_tried_again
     expect(page.get_by_text("A file could not be uploaded. Upload it again or remove it, then send.")).to_be_visible()
     expect(box(page)).to_have_value("With my notes")
     page.get_by_role("button", name="Try notes.txt and more.txt again").click()
-    expect(files(page)).to_have_count(2)
-    expect(page.get_by_role("progressbar")).to_have_count(0)
+    uploaded(page, "notes.txt", "more.txt")
     box(page).press("Enter")
     answered(page)
     found = server.chat(page.url.rpartition("/")[2])["messages"][0]["content"]
@@ -113,7 +120,7 @@ def test_a_folder_is_refused_by_name_and_the_files_beside_it_come(page: Page) ->
 def test_a_pasted_text_that_no_message_holds_goes_as_a_file(page: Page, server: Harness) -> None:
     box(page).focus()
     page.evaluate(PASTE_TEXT, ["long words " * 30_000])
-    expect(files(page)).to_contain_text(["pasted text.txt"])
+    uploaded(page, "pasted text.txt")
     expect(box(page)).to_have_value("")
     say(page, "Sum it up")
     expect(messages(page).first).to_contain_text("Sum it up")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.mcp_harness import STDIO, get, harness, shop_port
+from tests.integration.store_fixtures import fresh_url
 from tests.support.reader import watching
 from tests.support.server import Process, command, start, user_message
 from threadcast.store.embedded.server_process import ServerProcess
@@ -93,7 +94,7 @@ async def test_more_attachments_than_ten_are_not_fetched(harness: Process, chat_
 async def test_a_web_process_alone_connects_when_it_is_asked(tmp_path: Path, valkey_server: ServerProcess) -> None:
     file = tmp_path / "threadcast.toml"
     file.write_text(f"[mcp.desk]\n{STDIO}\n")
-    environment = {"REDIS_URL": valkey_server.url}
+    environment = {"REDIS_URL": fresh_url(valkey_server)}
     arguments = ["web", "--port", "0", "--config", str(file)]
     with start(*arguments, log=tmp_path / "log", environment=environment) as process:
         await process.ready()

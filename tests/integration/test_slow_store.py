@@ -5,7 +5,7 @@ import itertools
 import anyio
 import pytest
 
-from tests.integration.store_fixtures import CHAT, owned
+from tests.integration.store_fixtures import CHAT, fresh_url, owned
 from tests.torture.proxy import Proxy
 from threadcast.actor import writer as writer_module
 from threadcast.actor.writer import Writer
@@ -36,9 +36,10 @@ async def test_the_pause_grows_while_the_store_is_slow_and_comes_back_afterwards
     pace = AppendPace(cpu=lambda: 0.0)
     monkeypatch.setattr(writer_module, "PACE", pace)
     ids = itertools.count()
+    database = fresh_url(valkey_server).rpartition("=")[2]
     async with (
         Proxy("worker > store", valkey_server.path) as proxy,
-        RedisStore(f"redis://127.0.0.1:{proxy.port}") as store,
+        RedisStore(f"redis://127.0.0.1:{proxy.port}/{database}") as store,
     ):
         taken = await owned(store)
         state = fold_loaded(CHAT, await store.load(CHAT), with_facts=True)
