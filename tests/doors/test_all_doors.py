@@ -20,6 +20,7 @@ CONFIG = '[models]\ndefault = "demo/tools"\n[tools.calculator]\npolicy = "ask"\n
 CHAT = "all-doors"
 
 
+@pytest.mark.row("DOOR-9")
 async def test_one_chat_through_all_doors(tmp_path: Path) -> None:
     async with (
         serving(tmp_path, config=CONFIG) as server,

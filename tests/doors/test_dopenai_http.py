@@ -56,6 +56,7 @@ async def messages_of(server: Process, chat_id: str) -> list[tuple[str, str]]:
         return tab.messages
 
 
+@pytest.mark.row("DOOR-1")
 async def test_models_profiles_and_one_model_are_listed(client: openai.AsyncOpenAI) -> None:
     names = [model.id async for model in await client.models.list()]
     assert "agent" in names and any(name.startswith("demo/") for name in names)
@@ -81,6 +82,7 @@ async def test_a_new_named_chat_streams_and_goes_on(server: Process, client: ope
     assert texts == ["one", "two"]
 
 
+@pytest.mark.row("DOOR-1")
 async def test_history_is_restored_matched_and_branched(server: Process, client: openai.AsyncOpenAI) -> None:
     history: list[ChatCompletionMessageParam] = [user("first q"), {"role": "assistant", "content": "first a"}]
     begun = await client.chat.completions.with_raw_response.create(
@@ -157,6 +159,7 @@ async def test_a_history_continues_only_chats_of_the_same_user_of_the_front_end(
         await asks(history, "x" * 513)
 
 
+@pytest.mark.row("DOOR-1")
 async def test_a_tool_of_the_caller_is_called_and_its_result_goes_on(
     server: Process, client: openai.AsyncOpenAI
 ) -> None:
@@ -202,6 +205,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.row("DOOR-1")
 @pytest.mark.parametrize(("more", "param"), REFUSED, ids=[param for _, param in REFUSED])
 async def test_a_wish_that_cannot_be_met_is_openais_error(
     client: openai.AsyncOpenAI, more: dict[str, Any], param: str

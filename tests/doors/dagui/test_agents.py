@@ -44,6 +44,7 @@ def types(run: list[Any]) -> list[str]:
     return [kind for at, kind in enumerate(found) if at == 0 or found[at - 1] != kind]
 
 
+@pytest.mark.row("DOOR-4")
 async def test_an_agent_streams_an_answer_and_a_page_that_loads_has_the_same(server: Process, chat_id: str) -> None:
     await prepare(server, chat_id, "demo/reasoning?words=5&rate=0")
     async with opened_agent(server.url, chat_id) as page:
@@ -90,6 +91,7 @@ async def test_a_thread_that_does_not_exist_is_empty_and_is_not_made(server: Pro
     assert (await command(server.url, chat_id, {"type": "regenerate", "client_request_id": "r"})).status_code == 404
 
 
+@pytest.mark.row("DOOR-4")
 @pytest.mark.parametrize("approved", [True, False])
 async def test_a_pause_is_an_interrupt_and_resume_goes_on_with_the_same_run(
     server: Process, chat_id: str, approved: bool
@@ -149,6 +151,7 @@ async def test_a_stale_answer_has_no_effect_and_asks_no_model(server: Process, c
     assert shown["messages"] == before and shown["interrupts"] == []
 
 
+@pytest.mark.row("DOOR-4")
 async def test_the_page_carries_out_a_tool_of_its_own(server: Process, chat_id: str) -> None:
     await prepare(server, chat_id, "demo/tools")
     async with opened_agent(server.url, chat_id, tools=[WEATHER]) as page:

@@ -15,6 +15,7 @@ from tests.torture.proxy import Proxy
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.row("DOOR-3")
 async def test_after_a_cut_the_page_resumes_and_has_every_word_once(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         port = int(server.url.rpartition(":")[2])

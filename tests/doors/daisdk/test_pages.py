@@ -60,6 +60,7 @@ def bare(messages: list[Any]) -> list[Any]:
     return found
 
 
+@pytest.mark.row("DOOR-3")
 async def test_a_page_streams_an_answer_and_a_second_one_loads_the_same(server: Process, chat_id: str) -> None:
     await prepare(server, chat_id, "demo/reasoning?words=5&rate=0")
     async with opened_page(server.url, chat_id) as page:
@@ -75,6 +76,7 @@ async def test_a_page_streams_an_answer_and_a_second_one_loads_the_same(server: 
     assert await rejoined(server, chat_id) == 204
 
 
+@pytest.mark.row("DOOR-3")
 @pytest.mark.parametrize("approved", [True, False])
 async def test_one_run_is_one_message_also_across_an_approval(server: Process, chat_id: str, approved: bool) -> None:
     await prepare(server, chat_id, "demo/tools")
@@ -129,6 +131,7 @@ async def test_an_approval_of_a_call_that_no_chat_knows_is_answered_once(server:
     assert len(await read(server, chat_id)) == 2
 
 
+@pytest.mark.row("DOOR-3")
 async def test_the_page_carries_out_a_tool_of_its_own(server: Process, chat_id: str) -> None:
     await prepare(server, chat_id, "demo/tools")
     async with opened_page(server.url, chat_id, automatic=True, body={"tools": [WEATHER]}) as page:

@@ -56,6 +56,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"client": (client / "dist/index.js").as_uri(), "transport": (built / "index.js").as_uri()}
 
 
+@pytest.mark.row("DOOR-3")
 async def test_our_transport_streams_and_agrees_with_the_door(
     server: Process, chat_id: str, ours: dict[str, str]
 ) -> None:

@@ -36,6 +36,7 @@ def mode(request: pytest.FixtureRequest) -> Mode:
     return found
 
 
+@pytest.mark.row("DOOR-5")
 async def test_a_client_asks_reads_lists_searches_and_goes_on(server: Process, mode: Mode) -> None:
     word = f"marmalade{mode.replace('-', '')}"
     async with opened_client(server.url, mode) as client:
@@ -61,6 +62,7 @@ async def test_a_client_asks_reads_lists_searches_and_goes_on(server: Process, m
         assert told["chat_id"] in [chat["chat_id"] for chat in found["chats"]]
 
 
+@pytest.mark.row("DOOR-5")
 async def test_progress_has_every_word_in_order(server: Process, mode: Mode) -> None:
     heard: list[str] = []
 
@@ -76,6 +78,7 @@ async def test_progress_has_every_word_in_order(server: Process, mode: Mode) -> 
     assert len(heard) > 3
 
 
+@pytest.mark.row("DOOR-5")
 async def test_a_person_approves_in_the_client(server: Process, mode: Mode) -> None:
     person = Person(approved=True)
     async with opened_client(server.url, mode, person) as client:
@@ -196,6 +199,7 @@ async def test_all_of_unicode_comes_back(server: Process, mode: Mode) -> None:
             assert told["text"] == f"You said: {text}"
 
 
+@pytest.mark.row("DOOR-5")
 @pytest.mark.filterwarnings("ignore:resources/.*subscribe is removed")
 async def test_chats_are_resources_and_changes_are_told(server: Process, mode: Mode) -> None:
     chat_id = f"watched-{mode}"

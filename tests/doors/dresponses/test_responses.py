@@ -41,6 +41,7 @@ async def client(server: Process) -> AsyncIterator[openai.AsyncOpenAI]:
         yield client
 
 
+@pytest.mark.row("DOOR-2")
 async def test_a_streamed_answer_is_retrieved_replayed_and_deleted(client: openai.AsyncOpenAI) -> None:
     async with client.responses.stream(model=FAST, input="hello", metadata={"a": "b"}) as stream:
         events = [event async for event in stream]
@@ -70,6 +71,7 @@ async def test_a_streamed_answer_is_retrieved_replayed_and_deleted(client: opena
             await anyio.sleep(0.01)
 
 
+@pytest.mark.row("DOOR-2")
 async def test_a_previous_response_branches_there_and_not_at_the_leaf(
     server: Process, client: openai.AsyncOpenAI
 ) -> None:
@@ -83,6 +85,7 @@ async def test_a_previous_response_branches_there_and_not_at_the_leaf(
     assert [m["content"] for m in chat["messages"]] == ["one", "You said: one", "three", "You said: three"]
 
 
+@pytest.mark.row("DOOR-2")
 async def test_a_conversation_is_a_chat_and_an_unknown_one_is_404(server: Process, client: openai.AsyncOpenAI) -> None:
     made = await client.conversations.create(metadata={"k": "v"})
     answer = await client.responses.create(model=FAST, input="hi", conversation=made.id)
@@ -117,6 +120,7 @@ async def test_a_function_call_is_answered_and_the_run_goes_on(client: openai.As
     assert (await client.responses.retrieve(asked.id)).output == asked.output
 
 
+@pytest.mark.row("DOOR-2")
 async def test_a_cancelled_response_keeps_its_text(client: openai.AsyncOpenAI) -> None:
     begun = await client.responses.create(model="demo/hang?after=5", input="hello", background=True)
     assert begun.status == "queued"
@@ -153,6 +157,7 @@ async def test_a_response_that_is_not_stored_is_not_found_and_its_chat_is_in_no_
     assert thread["temporary"] is True and answer.conversation.id not in listed
 
 
+@pytest.mark.row("DOOR-2")
 async def test_a_cut_stream_is_resumed_with_every_event_once(client: openai.AsyncOpenAI) -> None:
     seen: list[Any] = []
     stream = await client.responses.create(model="demo/essay?words=200&rate=400", input="x", stream=True)
