@@ -1,11 +1,14 @@
 """The contract of every store, 8: the compacted log of a chat at rest, until and after its entries have expired."""
 
+import json
+
 import pytest
 import redis
 from msgspec import structs
 
 from tests.integration.store_fixtures import CHAT, claim, command, consume_all, entry, fresh_url, owned
-from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS, RESUME_SECONDS
+from threadcast.chat.entries import RawEntry
+from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS, RESUME_MAX_BYTES, RESUME_SECONDS
 from threadcast.store.embedded.server_process import ServerProcess
 from threadcast.store.memory.store import MemoryStore
 from threadcast.store.ports import Appended, Compacted, Fenced, Lost, Released, Store
@@ -113,6 +116,23 @@ async def test_entries_before_the_trim_are_dropped(store: Store) -> None:
     trim = Head.parse(head).entry_id
     await store.release(CHAT, "w1", last.head, None, structs.replace(SHORT, trim=trim))
     assert [each.head for each in await store.read_log(CHAT)] == [head, last.head]
+
+
+async def test_entries_that_an_owner_does_not_know_are_bounded_by_their_bytes(store: Store) -> None:
+    """A chat that changes between workers at each turn: no owner knows what a trim would drop."""
+    head = await consume_all(store, (await owned(store)).head)
+    large = json.dumps([{"type": "ack", "x": "x" * 100_000}]).encode()
+    for _ in range(60):
+        request = structs.replace(entry(head), events=large)
+        assert await store.append(request) is Appended.OK
+        head = request.head
+    assert await store.release(CHAT, "w1", head, None, SHORT) is Released.OK
+    kept: list[RawEntry] = []
+    while page := await store.read_log(CHAT, after=kept[-1].entry_id if kept else None):
+        kept += page
+    assert kept[-1].head == head
+    share = sum(len(each.events) for each in kept) / RESUME_MAX_BYTES
+    assert 0.7 < share < 1.4, "the store estimates the size of its entries"
 
 
 async def test_a_deleted_chat_leaves_neither_entries_nor_history(store: Store) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "LOOKS_PER_SWEEP",
     "PUBLISH_MAX_BYTES",
     "QUEUE_COUNTS",
+    "RESUME_MAX_BYTES",
     "RESUME_MAX_ENTRIES",
     "RESUME_SECONDS",
     "SEEN_GENERATION",
@@ -69,7 +70,12 @@ RESUME_SECONDS = 3_600
 with a snapshot. The store deletes the entries by itself, so that no worker wakes for it."""
 
 RESUME_MAX_ENTRIES = 4_000
-"""The maximum entries that a chat at rest keeps for such readers, if its owner does not know their size."""
+"""The maximum entries that a chat at rest keeps for such readers."""
+
+RESUME_MAX_BYTES = 4_000_000
+"""The maximum memory of these entries, within some 30 %. An owner trims by the bytes of the entries that it knows. A
+chat whose turns always run on different workers has owners that know only the newest, so the store estimates the size
+at each release; the bound is four times what an owner keeps."""
 
 FAST_TAKEOVER_MS = 1_000
 """The milliseconds to which a lease is shortened when a post finds that the chat's worker does not listen. The median

@@ -8,7 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from threadcast.chat.entries import RawEntry
-from threadcast.store.bounds import RESUME_MAX_ENTRIES, RESUME_SECONDS, SEEN_GENERATION, SEEN_TTL_SECONDS
+from threadcast.store.bounds import (
+    RESUME_MAX_BYTES,
+    RESUME_MAX_ENTRIES,
+    RESUME_SECONDS,
+    SEEN_GENERATION,
+    SEEN_TTL_SECONDS,
+)
 from threadcast.store.ports import Compacted, InboxEntry, TraceRecord, WaitingRun
 from threadcast_protocol.wire.blobs import Blob
 
@@ -99,6 +105,9 @@ class Chat:
         if compacted.trim is not None:
             self.log = [entry for entry in self.log if entry.entry_id >= compacted.trim]
         self.log = self.log[-RESUME_MAX_ENTRIES:]
+        size = sum(len(entry.events) for entry in self.log)
+        if size > RESUME_MAX_BYTES:  # as the script does: the newest entries, by their average size
+            self.log = self.log[-(len(self.log) * RESUME_MAX_BYTES // size) :]
         self.log_expires_at_ms = now_ms + RESUME_SECONDS * 1_000
 
     @property

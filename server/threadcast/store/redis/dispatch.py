@@ -16,6 +16,7 @@ from threadcast.store.bounds import (
     END_LEASES_BATCH,
     JUDGE_MS,
     LOOKS_PER_SWEEP,
+    RESUME_MAX_BYTES,
     RESUME_MAX_ENTRIES,
     RESUME_SECONDS,
     TRIM_ENTRIES,
@@ -178,6 +179,7 @@ class RedisDispatch(RedisPart):
                 compacted.drop_first,
                 slices,
                 TRIM_ENTRIES,
+                RESUME_MAX_BYTES,
             ]
         answer = await self._call(
             "release",

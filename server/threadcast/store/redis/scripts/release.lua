@@ -4,7 +4,7 @@
 -- and an expiry, since only readers that resume still need them.
 -- KEYS own due head inbox snap log recent history snap_slices staged
 -- ARGV chat worker head when_ms-or-'' [checkpoint resume_seconds resume_entries trim part replaces_last drop_first
---      slices trim_entries]     (slices: as in `append`)
+--      slices trim_entries resume_bytes]     (slices: as in `append`)
 -- Repeat: LOST, which then means that it is done. Returns OK, or LONG if `recent` still has more entries than it should;
 -- MORE, FENCED, LOST, or UNSTAGED if slices of the checkpoint are missing. Nothing was then changed.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 'LOST' end
@@ -38,6 +38,8 @@ if ARGV[5] then
     else
       if ARGV[8] ~= '' then redis.call('XTRIM', KEYS[6], 'MINID', ARGV[8]) end
       redis.call('XTRIM', KEYS[6], 'MAXLEN', ARGV[7])
+      local share = tonumber(ARGV[14]) / redis.call('MEMORY', 'USAGE', KEYS[6])  -- estimated from five nodes
+      if share < 1 then redis.call('XTRIM', KEYS[6], 'MAXLEN', math.floor(redis.call('XLEN', KEYS[6]) * share)) end
     end
     redis.call('RENAME', KEYS[6], KEYS[7])
     local resume = ARGV[6] * 1000
