@@ -7,6 +7,7 @@ approvals or results, the outputs of the calls that the copy contains, and then 
 from collections.abc import Collection, Mapping, Sequence
 
 from threadcast.compat.ai_sdk.bodies import UIPart
+from threadcast.compat.ai_sdk.open_step import OpenStep, chunk
 from threadcast.compat.ai_sdk.parts import (
     APPROVED_TYPES,
     PENDING,
@@ -23,7 +24,7 @@ from threadcast.compat.ai_sdk.parts import (
     source_of,
     turn_after,
 )
-from threadcast.compat.base import OutFrame, Projection, RunSlice, json_frame
+from threadcast.compat.base import OutFrame, Projection, json_frame
 from threadcast_protocol.fold.state import ChatState
 from threadcast_protocol.wire.deltas import (
     AddCitation,
@@ -45,7 +46,6 @@ from threadcast_protocol.wire.events import (
     PauseRequired,
     PayloadAdded,
     PayloadUpdated,
-    QueueUpdated,
     RuntimeUpdated,
     StreamDelta,
     StreamStarted,
@@ -53,44 +53,11 @@ from threadcast_protocol.wire.events import (
 )
 from threadcast_protocol.wire.messages import JsonObject, Message, ToolCall, text_of
 
-__all__ = ["ContinuedRun", "RegeneratedRun", "UIStream"]
+__all__ = ["UIStream"]
 
 DONE = OutFrame(None, "[DONE]")
 
 _FINISH_REASONS = {"complete": "stop", "limit": "length", "error": "error", "aborted": "other", "interrupted": "other"}
-
-
-class ContinuedRun(RunSlice):
-    """The events of an open run, and the answers to the commands of the request that continues it."""
-
-    def __init__(self, run_id: str | None, request_ids: Collection[str] = ()) -> None:
-        super().__init__("", run_id)
-        self._request_ids = frozenset(request_ids)
-
-    def take(self, event: Event) -> bool:
-        if isinstance(event, Ack):
-            return event.client_request_id in self._request_ids
-        return super().take(event)
-
-
-class RegeneratedRun(RunSlice):
-    """The run of a `regenerate`, which adds no message of the user. This run is the open one once the command has been
-    accepted and has left the queue."""
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(request_id)
-        self._newest: str | None = None
-        self._is_accepted = False
-
-    def _look_for_run(self, event: Event) -> None:
-        super()._look_for_run(event)
-        if isinstance(event, RuntimeUpdated):
-            self._newest = event.run_id
-        elif isinstance(event, Ack) and event.client_request_id == self._request_id:
-            self._is_accepted = event.accepted
-        elif isinstance(event, QueueUpdated) and self._is_accepted:
-            waits = any(item.client_request_id == self._request_id for item in event.queued_items)
-            self.run_id = None if waits else self._newest
 
 
 class UIStream(Projection):
@@ -119,11 +86,8 @@ class UIStream(Projection):
         self._steps = steps
         self._awaited = set(awaited)
         self._user_id = user_id
-        self._is_begun = self._is_step_open = False
-        self._text_id = self._reasoning_id = ""
-        self._reasonings = 0
-        self._texts: dict[str, list[str]] = {}  # of the open step: shown text and reasoning by part
-        self._reasoned = ""
+        self._is_begun = False
+        self._step = OpenStep()
         self._inputs: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._ready: set[str] = set()
@@ -191,7 +155,7 @@ class UIStream(Projection):
     def _whole(self, message: Message, draft_id: str | None, at_work: Collection[str]) -> list[OutFrame]:
         """Return the chunks of an answer up to now. The last part stays open if a model is writing the answer.
         `at_work` are the calls that the server has begun; the input of the others is sent with their results."""
-        frames = self._step(message.message_id)
+        frames = self._step.begin(message.message_id)
         if message.reasoning_content:
             frames += self._op(AppendReasoning(message.reasoning_content))
         if text := text_of(message.content):
@@ -200,7 +164,7 @@ class UIStream(Projection):
             frames += self._op(AddCitation(citation))
         frames += self._calls(message.tool_calls)
         if message.message_id != draft_id:
-            frames += self._close_texts()
+            frames += self._step.close_texts()
         for call in message.tool_calls:
             if call.id in at_work:
                 frames += self._input(call.id, call.function.name, arguments_of(call.function.arguments), True)
@@ -212,10 +176,9 @@ class UIStream(Projection):
         frames: list[OutFrame] = []
         stale = [key for key, part in self._known.items() if part.state == "approval-responded"]
         for call_id in stale:
-            frames += [_chunk("tool-output-error", toolCallId=call_id, errorText="this approval is no longer open")]
-        if self._known and not self._is_step_open:
-            frames += [_chunk("start-step")]
-            self._is_step_open = True
+            frames += [chunk("tool-output-error", toolCallId=call_id, errorText="this approval is no longer open")]
+        if self._known and not self._step.is_open:
+            frames += self._step.begin("")
         return [*self._opening(), *frames, *self._finish("stop")]
 
     # -- events
@@ -248,7 +211,7 @@ class UIStream(Projection):
         for call_id, arguments in self._inputs.items():
             if call_id not in self._answered | self._client_calls | asked:
                 frames += self._input(call_id, self._names[call_id], arguments_of(arguments), True)
-                frames.append(_chunk("tool-output-available", toolCallId=call_id, output=PENDING))
+                frames.append(chunk("tool-output-available", toolCallId=call_id, output=PENDING))
         return frames
 
     def _ask(self, reason: PauseReason) -> list[OutFrame]:
@@ -258,12 +221,12 @@ class UIStream(Projection):
             is_question = reason.type == "question"
             if is_question or call_id not in self._names:
                 shown = {"toolName": reason.type, "input": question_input(reason), "dynamic": True}
-                frames.append(_chunk("tool-input-available", toolCallId=call_id, **shown))
+                frames.append(chunk("tool-input-available", toolCallId=call_id, **shown))
                 self._ready.add(call_id)
             else:
                 frames += self._input(call_id, self._names[call_id], reason.input, True)
         if reason.type in APPROVED_TYPES:
-            frames.append(_chunk("tool-approval-request", approvalId=approval_id(reason), toolCallId=call_id))
+            frames.append(chunk("tool-approval-request", approvalId=approval_id(reason), toolCallId=call_id))
         self._known.pop(call_id, None)
         return frames
 
@@ -284,7 +247,7 @@ class UIStream(Projection):
             case PayloadAdded() | PayloadUpdated():
                 return self._payload(event)
             case AgentData():
-                return [*self._opening(), _chunk(data_type(event.data_type), data=event.data, transient=True)]
+                return [*self._opening(), chunk(data_type(event.data_type), data=event.data, transient=True)]
             case PauseCleared():
                 self._reasons = ()
             case RuntimeUpdated():
@@ -298,12 +261,12 @@ class UIStream(Projection):
         return []
 
     def _last(self, outcome: str) -> list[OutFrame]:
-        frames = [*self._opening(), *self._close_texts()]
+        frames = [*self._opening(), *self._step.close_texts()]
         if outcome in ("aborted", "interrupted"):
             reason = "aborted" if self.failure is None else self.failure.message
-            return [*frames, _chunk("abort", reason=reason), *self._finish("other")]
+            return [*frames, chunk("abort", reason=reason), *self._finish("other")]
         if self.failure is not None and outcome != "limit":
-            frames.append(_chunk("error", errorText=self.failure.message))
+            frames.append(chunk("error", errorText=self.failure.message))
         return [*frames, *self._finish(_FINISH_REASONS.get(outcome, "other"))]
 
     # -- chunks
@@ -313,7 +276,7 @@ class UIStream(Projection):
         if self._is_begun:
             return []
         self._is_begun = True
-        return [_chunk("start")]
+        return [chunk("start")]
 
     def _begin(self, message: Message) -> list[OutFrame]:
         if self._is_begun:
@@ -321,7 +284,7 @@ class UIStream(Projection):
         self._is_begun = True
         told = metadata_of([message])
         told.pop("usage", None)
-        return [_chunk("start", messageId=message.message_id, messageMetadata=told)]
+        return [chunk("start", messageId=message.message_id, messageMetadata=told)]
 
     def _started(self, event: StreamStarted) -> list[OutFrame]:
         told: JsonObject = {} if event.model is None else {"model": event.model}
@@ -330,52 +293,19 @@ class UIStream(Projection):
             self._is_begun = True
             if event.created_at is not None:
                 told = {"createdAt": event.created_at, **told}
-            frames.append(_chunk("start", messageId=event.message_id, messageMetadata=told))
-        if event.append and event.message_id in self._texts:
+            frames.append(chunk("start", messageId=event.message_id, messageMetadata=told))
+        if event.append and event.message_id == self._step.message_id:
             return frames  # another process continues the shown text
-        return [*frames, *self._step(event.message_id)]
-
-    def _step(self, message_id: str) -> list[OutFrame]:
-        frames = self._close_step()
-        self._is_step_open = True
-        self._texts = {message_id: []}
-        self._reasoned = ""
-        return [*frames, _chunk("start-step")]
-
-    def _close_step(self) -> list[OutFrame]:
-        if not self._is_step_open:
-            return []
-        self._is_step_open = False
-        return [*self._close_texts(), _chunk("finish-step")]
-
-    def _close_texts(self) -> list[OutFrame]:
-        frames = self._close_reasoning()
-        if self._text_id:
-            frames.append(_chunk("text-end", id=self._text_id))
-            self._text_id = ""
-        return frames
-
-    def _close_reasoning(self) -> list[OutFrame]:
-        if not self._reasoning_id:
-            return []
-        done = _chunk("reasoning-end", id=self._reasoning_id)
-        self._reasoning_id = ""
-        return [done]
+        return [*frames, *self._step.begin(event.message_id)]
 
     def _op(self, op: DeltaOp) -> list[OutFrame]:
         match op:
             case AppendContent():
-                frames = self._close_reasoning()
-                message_id, shown = next(iter(self._texts.items()))
-                if not self._text_id:
-                    self._text_id = message_id
-                    frames.append(_chunk("text-start", id=message_id))
-                shown.append(op.text)
-                return [*frames, _chunk("text-delta", id=self._text_id, delta=op.text)]
+                return self._step.write(op.text)
             case AppendReasoning():
-                return self._reason(op.text)
-            case SetReasoning() if op.text.startswith(self._reasoned):
-                return self._reason(op.text[len(self._reasoned) :])
+                return self._step.reason(op.text)
+            case SetReasoning():
+                return self._step.reason_up_to(op.text)
             case SetToolCalls():
                 return self._calls(op.tool_calls)
             case AddCitation():
@@ -384,17 +314,6 @@ class UIStream(Projection):
             case _:
                 return []
 
-    def _reason(self, text: str) -> list[OutFrame]:
-        if not text:
-            return []
-        frames: list[OutFrame] = []
-        if not self._reasoning_id:
-            self._reasonings += 1
-            self._reasoning_id = f"reasoning-{self._reasonings}"
-            frames.append(_chunk("reasoning-start", id=self._reasoning_id))
-        self._reasoned += text
-        return [*frames, _chunk("reasoning-delta", id=self._reasoning_id, delta=text)]
-
     def _calls(self, calls: Sequence[ToolCall]) -> list[OutFrame]:
         """Return the input of the calls up to now; the arguments grow."""
         frames: list[OutFrame] = []
@@ -402,10 +321,10 @@ class UIStream(Projection):
             shown = self._inputs.get(call.id)
             if shown is None:
                 self._names[call.id] = call.function.name
-                frames.append(_chunk("tool-input-start", toolCallId=call.id, toolName=call.function.name))
+                frames.append(chunk("tool-input-start", toolCallId=call.id, toolName=call.function.name))
             more = call.function.arguments.removeprefix(shown or "")
             if more and call.function.arguments.startswith(shown or ""):
-                frames.append(_chunk("tool-input-delta", toolCallId=call.id, inputTextDelta=more))
+                frames.append(chunk("tool-input-delta", toolCallId=call.id, inputTextDelta=more))
             self._inputs[call.id] = call.function.arguments
         return frames
 
@@ -417,7 +336,7 @@ class UIStream(Projection):
             return []
         self._ready.add(call_id)
         more = {"providerExecuted": True} if is_ours else {}
-        return [_chunk("tool-input-available", toolCallId=call_id, toolName=name, input=given, **more)]
+        return [chunk("tool-input-available", toolCallId=call_id, toolName=name, input=given, **more)]
 
     def _client_call(self, call_id: str, name: str, given: JsonObject) -> list[OutFrame]:
         self._client_calls.add(call_id)
@@ -429,7 +348,7 @@ class UIStream(Projection):
         call_id = event.tool_call_id
         if event.status == "progress":
             told = {"toolCallId": call_id, "stage": event.stage, "message": event.message, "progress": event.progress}
-            return [_chunk("data-tool-progress", data=told, transient=True)]
+            return [chunk("data-tool-progress", data=told, transient=True)]
         if event.status == "running":
             given = arguments_of(self._inputs.get(call_id, "")) if event.input is None else event.input
             return self._input(call_id, event.name, given, True)
@@ -455,32 +374,26 @@ class UIStream(Projection):
             return []  # the page has this result already
         match told["state"]:
             case "output-available":
-                frames.append(_chunk("tool-output-available", toolCallId=call_id, output=told["output"]))
+                frames.append(chunk("tool-output-available", toolCallId=call_id, output=told["output"]))
             case "output-denied":
-                frames.append(_chunk("tool-output-denied", toolCallId=call_id))
+                frames.append(chunk("tool-output-denied", toolCallId=call_id))
             case _:
-                frames.append(_chunk("tool-output-error", toolCallId=call_id, errorText=told["errorText"]))
+                frames.append(chunk("tool-output-error", toolCallId=call_id, errorText=told["errorText"]))
         return [*frames, *(json_frame(None, file) for file in files_in(self.chat_id, message, self._public_url))]
 
     def _payload(self, payload: PayloadAdded | PayloadUpdated) -> list[OutFrame]:
-        shown = _chunk(data_type(payload.payload_type), id=payload.payload_id, data=payload_data(payload))
+        shown = chunk(data_type(payload.payload_type), id=payload.payload_id, data=payload_data(payload))
         return [*self._opening(), shown]
 
     def _final(self, message: Message) -> list[OutFrame]:
         """Take the final form of an answer: send what its deltas did not contain."""
         self._turn[message.message_id] = message
         frames: list[OutFrame] = []
-        shown = "".join(self._texts.get(message.message_id, ()))
-        text = text_of(message.content)
-        if message.message_id in self._texts and text.startswith(shown) and len(text) > len(shown):
-            frames += self._op(AppendContent(text[len(shown) :]))
-        return [*frames, *self._calls(message.tool_calls), *self._close_texts()]
+        if message.message_id == self._step.message_id:
+            frames += self._step.write_up_to(text_of(message.content))
+        return [*frames, *self._calls(message.tool_calls), *self._step.close_texts()]
 
     def _finish(self, reason: str) -> list[OutFrame]:
         self.is_done = True
         told = metadata_of(self._turn.values())
-        return [*self._close_step(), _chunk("finish", finishReason=reason, messageMetadata=told), DONE]
-
-
-def _chunk(kind: str, **fields: object) -> OutFrame:
-    return json_frame(None, {"type": kind, **fields})
+        return [*self._step.close(), chunk("finish", finishReason=reason, messageMetadata=told), DONE]

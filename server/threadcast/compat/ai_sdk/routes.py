@@ -16,9 +16,10 @@ from threadcast.api.posting import lay_down
 from threadcast.base.large_reads import in_large_read
 from threadcast.compat.ai_sdk.answers import answers_in
 from threadcast.compat.ai_sdk.bodies import ChatRequest, UIMessage, content_of, read_chat, same_text, tool_parts
-from threadcast.compat.ai_sdk.chunks import ContinuedRun, RegeneratedRun, UIStream
+from threadcast.compat.ai_sdk.chunks import UIStream
 from threadcast.compat.ai_sdk.message_ids import edit_request_id, request_id_of, ui_id_of
 from threadcast.compat.ai_sdk.parts import is_at_pause, path_of, turn_after, ui_messages
+from threadcast.compat.ai_sdk.run_slices import ContinuedRun, RegeneratedRun
 from threadcast.compat.base import AWAITS_DECISION, RunSlice
 from threadcast.compat.foreign_ids import chat_id_of
 from threadcast.compat.run_answer import Post, RunAnswer
