@@ -46,6 +46,21 @@ def test_damaged_bytes_are_an_error_or_another_text_of_the_same_size(text: bytes
         pass
 
 
+@pytest.mark.parametrize(
+    "packed", [Packed(20, b"\x05"), Packed(3, b"four"), Packed(4, b"four", ids=b"x"), Packed(4, b"four", last_ms=1)]
+)
+def test_parts_that_do_not_fit_together_are_an_error(packed: Packed) -> None:
+    with pytest.raises(ValueError, match="packed text"):
+        packed.text()
+
+
+@pytest.mark.parametrize("distance", range(20, 35))
+def test_a_token_that_is_too_far_away_is_written_again(distance: int) -> None:
+    tokens = [f"{number:020x}" for number in range(distance)]
+    text = " ".join([*tokens, tokens[0]]).encode()
+    assert Packed().plus(text).text() == text
+
+
 def test_a_text_with_control_characters_is_refused() -> None:
     for character in (b"\x01", b"\t", b"\x1f"):
         with pytest.raises(ValueError, match="control characters"):
