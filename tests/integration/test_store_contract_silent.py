@@ -7,7 +7,8 @@ import pytest
 
 from tests.integration.store_fixtures import CHAT, LEASE_MS, WAIT_SECONDS, claim, command, eventually, owned
 from threadcast.store.bounds import END_LEASES_BATCH
-from threadcast.store.ports import Beat, Claimed, Store
+from threadcast.store.ports import Beat, Claimed, EndedLeases, Store
+from threadcast.store.redis.store import RedisStore
 
 pytestmark = pytest.mark.anyio
 
@@ -113,3 +114,13 @@ async def test_the_leases_of_many_chats_end_in_slices_and_no_other_owner_is_touc
         assert type(store).__name__ == "MemoryStore" or most < 3 * END_LEASES_BATCH
         due = await store.claim(store.bucket_of(CHAT), "w2", len(chats), LEASE_MS)
         assert {each.previous for each in due} == {"w1"}
+
+
+async def test_one_worker_at_a_time_ends_the_leases_of_an_owner(valkey_store: RedisStore) -> None:
+    bucket = valkey_store.bucket_of(CHAT)
+    async with valkey_store.inbox_signals("w2"), valkey_store.inbox_signals("w3"):
+        await owned(valkey_store)
+        assert await valkey_store.end_leases(bucket, "w2", "w1", "0") == EndedLeases(1, "")
+        await claim(valkey_store, "w1")
+        assert await valkey_store.end_leases(bucket, "w3", "w1", "0") == EndedLeases(0, "")
+        assert await valkey_store.end_leases(bucket, "w2", "w1", "0") == EndedLeases(1, "")

@@ -118,6 +118,16 @@ async def test_a_history_keeps_its_newest_segments_within_its_bound(monkeypatch:
     assert 0 < held[0] < store.state.position
 
 
+async def test_a_segment_goes_on_until_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "PART_BYTES", 1)
+    store = Played(conversation(4))
+    for until in range(4, len(store.source.entries) + 1, 4):
+        store.write(until)
+        await store.rest()
+    parts = [decode_part(part) for part in store.kept.history]
+    assert [part.number for part in parts] == [*range(len(parts))] and len(parts) > 2
+
+
 async def test_what_was_trimmed_before_it_came_to_a_rest_is_not_held_and_a_new_segment_begins_after_it() -> None:
     store = Played(conversation(4))
     third = len(store.source.entries) // 3

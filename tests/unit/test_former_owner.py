@@ -74,6 +74,20 @@ async def test_a_worker_that_drains_meanwhile_hands_the_rest_of_the_wait_over() 
     assert [each.previous for each in await harness.store.claim(bucket, "w3", 20, 1_000)] == [""]
 
 
+async def test_work_that_the_new_owner_began_is_handed_over_without_a_wait() -> None:
+    tool = GatedTool(retry="once")
+    harness = Harness(tool)
+    await harness.post(call())
+    await harness.claim("w2")
+    actor = heir(harness, 60.0)
+    async with harness.owning(actor) as owner:
+        await tool.entered()
+        actor.drain()
+        assert await owner.over() is End.HANDED_OVER
+    bucket = harness.store.bucket_of(CHAT)
+    assert [each.chat_id for each in await harness.store.claim(bucket, "w3", 20, 1_000)] == [CHAT]
+
+
 async def test_a_chat_that_is_lost_meanwhile_ends_the_wait() -> None:
     harness = await killed_in_a_tool(GatedTool(retry="once"))
     actor = heir(harness, LONG_SECONDS)
