@@ -1,4 +1,5 @@
-"""A Cluster of real servers on loopback, made by plain commands: its nodes are killed, promoted, and their slots moved.
+"""Builds a Cluster of real servers on loopback by plain commands; tests kill and promote its nodes and move their
+slots.
 
 Tests wait, with a deadline, for the nodes' own reports.
 """
@@ -22,7 +23,7 @@ NODE_TIMEOUT_MS = 1_000
 
 
 class ClusterNode(StoreServer):
-    """One server of the Cluster. `ask` returns a reply in the form of the wire."""
+    """One server of the Cluster. `ask` returns a reply as the wire has it."""
 
     def __init__(self, binary: Path, directory: Path) -> None:
         port, self._bus_port = free_ports(2)
@@ -45,7 +46,7 @@ class ClusterNode(StoreServer):
         return f"127.0.0.1:{self.port}"
 
     def cut_off(self, replica: "ClusterNode") -> None:
-        """Stop replication to that replica: later writes do not reach it, and it does not notice."""
+        """Stop replication to that replica: later writes do not reach the replica, and the replica does not notice."""
         replica.ask("CONFIG", "SET", "masterauth", "wrong")
         self.ask("CLIENT", "KILL", "TYPE", "replica")
 
@@ -60,7 +61,7 @@ class ClusterNode(StoreServer):
         self.ask("CLUSTER", "MEET", "127.0.0.1", other.port, other._bus_port)
 
     def replicates(self, primary: "ClusterNode") -> bool:
-        """Make this node a replica of that node. Returns False while this node does not know the other yet."""
+        """Make this node a replica of that node. Returns False while this node does not know the other node yet."""
         with suppress(redis.ResponseError):
             self.ask("CLUSTER", "REPLICATE", primary.id)
             return True
@@ -72,8 +73,8 @@ class ClusterNode(StoreServer):
 
     @property
     def role(self) -> str:
-        """Return `master`; `slave` if in step with its primary, `joining` before that; "" while the node does not
-        answer."""
+        """Return `master`, `slave` (a replica that has all data), `joining` (a replica that still copies data) or ""
+        (no answer)."""
         with suppress(redis.RedisError):
             said = self.ask("ROLE")
             if said[0] == b"master":
@@ -83,8 +84,8 @@ class ClusterNode(StoreServer):
 
 
 class Nodes:
-    """The nodes of one Cluster. `primaries[i]` begins with a third of the slots, and `replicas[i]`, where there are
-    replicas, follows it."""
+    """The nodes of one Cluster. Each of the three `primaries` begins with a third of the slots. If the Cluster has
+    replicas, `replicas[i]` replicates `primaries[i]`."""
 
     def __init__(self, primaries: Sequence[ClusterNode], replicas: Sequence[ClusterNode]) -> None:
         self.primaries = list(primaries)
@@ -119,7 +120,7 @@ class Nodes:
     def move_slot(self, key: bytes, source: ClusterNode, target: ClusterNode) -> int:
         """Move one slot to another node, key by key as operators' tools do, and as slowly as if it held much data.
 
-        Returns how many keys the slot had.
+        Returns the number of keys in the slot.
         """
         slot = slot_of(key)
         target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
@@ -140,7 +141,7 @@ def _knows(node: ClusterNode, count: int) -> bool:
 
 @contextmanager
 def running_cluster(directory: Path, *, replicas: bool = False, binary: str = "valkey") -> Iterator[Nodes]:
-    """Run three primaries, with a third of the slots each, and one replica of each of them if `replicas`."""
+    """Run three primaries with a third of the slots each; with `replicas`, each primary also has one replica."""
     program = BINARIES[binary]
     assert program is not None
     nodes = [ClusterNode(Path(program), directory / f"node-{n}") for n in range(6 if replicas else 3)]

@@ -16,7 +16,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["FAST", "Fleet", "fleet_on_new_store", "running_fleet"]
 
 FAST = {"LEASE_SECONDS": "1.0", "BEAT_SECONDS": "0.3", "SWEEP_SECONDS": "0.2"}
-"""Limits with a shorter lease than the default, so that a chat of a dead worker is soon taken over."""
+"""Limits with a shorter lease than the default, so that another worker soon takes over the chats of a dead worker."""
 
 
 class Fleet:
@@ -34,7 +34,7 @@ class Fleet:
         Args:
             stack: Ends each process.
             The REDIS_URL of all processes.
-            directory: Where logs and the data directory lie.
+            directory: Directory of the logs and of the data directory.
             options: The end of each command line, such as `--config FILE`.
             limits: Settings such as {"DRAIN_SECONDS": "0.5"} for all processes; other limits keep their defaults.
         """
@@ -51,7 +51,7 @@ class Fleet:
         self._store_url = store_url
 
     async def open(self, workers: int = 2) -> None:
-        """Start a web process and so many workers, and wait until all are ready."""
+        """Start a web process and this number of workers, and wait until all are ready."""
         self.webs = [self.start("web", "--port", "0")]
         self.workers = [self.start("worker") for _ in range(workers)]
         for process in (*self.webs, *self.workers):
@@ -69,7 +69,7 @@ class Fleet:
         return process
 
     async def add_worker(self, app: Path | None = None, limits: Mapping[str, str] | None = None) -> Process:
-        """Start a worker, which may own chats from now on, and wait until it is ready."""
+        """Start a worker and wait until it is ready to own chats."""
         named = ["--app", str(app)] if app is not None else []
         process = await self.start("worker", *named, limits=limits).ready()
         self.workers.append(process)
@@ -86,10 +86,10 @@ class Fleet:
         """Start a process without waiting for it.
 
         Args:
-            arguments: The command and its options; the options of the fleet follow.
-            limits: Limits of this process, besides those of the fleet.
-            metrics_port: Where a worker serves probes and metrics; 0 for nowhere.
-            store_url: Another store than the fleet's.
+            arguments: The command and its options; the fleet appends its own `options`.
+            limits: Limits of this process, in addition to the fleet's limits.
+            metrics_port: Port on which a worker serves probes and metrics; 0 to serve none.
+            store_url: REDIS_URL of this process, if it differs from the fleet's.
             log: The name of the log file.
         """
         named = {f"THREADCAST_LIMITS__{name}": value for name, value in {**self._limits, **(limits or {})}.items()}
@@ -105,7 +105,7 @@ class Fleet:
         return process
 
     def end(self) -> None:
-        """Tell all processes that still run to end, at the same time; the stack waits for each."""
+        """Tell all running processes at the same time to end; the exit stack then waits for each of them."""
         for process in self._started:
             if not process.has_ended:
                 process.send(signal.SIGTERM)
@@ -121,7 +121,7 @@ class Fleet:
         return next((worker for worker in self.workers if worker.pid == pid), None)
 
     def kill_owner(self, chat_id: str) -> bool:
-        """Kill the chat's owner by kill -9. Returns False when the chat has none at this moment."""
+        """Kill the chat's owner by kill -9. Returns False when the chat has no owner at this moment."""
         owner = self.owner(chat_id)
         if owner is None:
             return False
@@ -134,7 +134,7 @@ class Fleet:
         return logged(self.log, event)
 
     async def until_logged(self, event: str, count: int = 1) -> None:
-        """Wait until so many lines with that event name are in `log`."""
+        """Wait until `log` has this number of lines with that event name."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while len(self.logged(event)) < count:
                 await anyio.sleep(0.02)
@@ -144,7 +144,7 @@ class Fleet:
 def running_fleet(
     directory: Path, store_url: str, *options: str, limits: Mapping[str, str] | None = None
 ) -> Iterator[Fleet]:
-    """A fleet whose processes all end with the block; the arguments are those of `Fleet`."""
+    """Run a fleet until the block ends, which also ends all its processes. The arguments are those of `Fleet`."""
     with ExitStack() as stack:
         fleet = Fleet(stack, store_url, directory, *options, limits=limits)
         try:
@@ -155,7 +155,7 @@ def running_fleet(
 
 @contextmanager
 def fleet_on_new_store(directory: Path, *options: str, limits: Mapping[str, str] | None = None) -> Iterator[Fleet]:
-    """A fleet over a new private store, `fleet.store`, which ends with the block too."""
+    """Run a fleet and a new private store, `fleet.store`, until the block ends."""
     with (
         running_store(directory / "store") as store,
         running_fleet(directory, store.url, *options, limits=limits) as fleet,

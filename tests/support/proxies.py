@@ -1,8 +1,8 @@
 """Runs the real nginx and the real Caddy on loopback, with the configurations of docs/proxies.md.
 
-The names, addresses and files of the page are replaced by free ports and a certificate made for the test. All limits
-and headers stay as the page has them. nginx and Caddy are wheels of the group `test`; another installed nginx is taken
-if the wheel does not exist for the platform.
+The names, addresses and files of the page are replaced by free ports and a certificate made for the test. Limits and
+headers are unchanged. nginx and Caddy are wheels of the group `test`; where the platform has no such wheel, an
+installed nginx is used.
 """
 
 import contextlib
@@ -33,11 +33,11 @@ __all__ = ["KINDS", "Proxy", "program_of", "proxied"]
 
 PAGE = ROOT / "docs" / "proxies.md"
 KINDS = ("nginx", "caddyfile")
-"""The languages of the page's blocks, each for one proxy."""
+"""The proxy to which each language of the page's code blocks belongs."""
 
 NAME = "chat.example.com"
 SHUTDOWN = "1s"
-"""The time that a reloaded or stopped proxy leaves its streams, where the page has 30 s."""
+"""Time after which a reloaded or stopped proxy closes its streams; the page has 30 s."""
 
 _NGINX = """
 {user}
@@ -67,8 +67,8 @@ def program_of(kind: str) -> str | None:
 
 
 class Proxy:
-    """A running proxy. `url` is its https address, `plain_url` the one that redirects, `authority` the file with the
-    certificate that its callers must trust."""
+    """A running proxy. `url` is its https address, `plain_url` is its http address, which redirects, and `authority` is
+    the file with the certificate that its callers must trust."""
 
     def __init__(self, kind: str, upstream: str, directory: Path, changes: Mapping[str, str]) -> None:
         program = program_of(kind)
@@ -103,7 +103,7 @@ class Proxy:
         page = page.replace(NAME, "localhost")
         file = directory / kind
         if kind == "nginx":
-            user = "user root;" if os.getuid() == 0 else ""  # else its workers may not write into the test's directory
+            user = "user root;" if os.getuid() == 0 else ""  # its workers must be able to write into the directory
             file.write_text(_NGINX.format(directory=directory, page=page, shutdown=SHUTDOWN, user=user))
             self._command = [program, "-c", str(file), "-p", str(directory), "-e", str(directory / "log")]
         else:
@@ -163,14 +163,15 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxied(kind: str, upstream: str, directory: Path, changes: Mapping[str, str] | None = None) -> Iterator[Proxy]:
-    """Run a proxy in front of `upstream` for the block. `changes`: texts of the page's configuration to replace."""
+    """Run a proxy in front of `upstream` for the block. `changes` maps texts of the page's configuration to their
+    replacements."""
     directory.mkdir()
     with Proxy(kind, upstream, directory, changes or {}) as proxy:
         yield proxy
 
 
 def _certify(certificate_file: Path, key_file: Path) -> None:
-    """Write a certificate for localhost, which signs itself, and its key."""
+    """Write a self-signed certificate for localhost, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)

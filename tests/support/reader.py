@@ -1,7 +1,7 @@
-"""Reads one chat's stream over real HTTP, as a client does, and folds what arrives.
+"""Reads one chat's stream over real HTTP, as a client does, and folds the frames.
 
 A `Watcher` folds with the product's own reducer and fails on a gap between two events, so every test that watches a
-chat also checks that a stream has no gaps. Waiting is for events, with a deadline.
+chat also checks that a stream has no gaps. Tests wait for events, with a deadline.
 """
 
 import contextlib
@@ -27,10 +27,10 @@ __all__ = ["TimedWatcher", "Watcher", "watching"]
 
 
 class Watcher:
-    """One subscription: everything it received, and the state it folds to.
+    """One subscription: the frames that it received, and the state to which they fold.
 
-    `has_ended` says that the stream is over, and `broke` holds the error if the server did not end the stream.
-    `runs_ended` counts the runs whose outcomes have arrived, and the earlier runs that the first snapshot shows.
+    `has_ended` is true once the stream is over; `broke` holds the error if the stream broke before the server ended it.
+    `runs_ended` counts the outcomes of runs that have arrived, and the ended runs in the first snapshot.
     """
 
     def __init__(self, chat_id: str) -> None:
@@ -74,7 +74,7 @@ class Watcher:
         self._notify()
 
     def state_after(self, seq: int) -> ChatState:
-        """Return the state after the event with that seq. Works while the only snapshot is the first frame."""
+        """Return the state after the event with that seq. The first frame must be the only snapshot so far."""
         first, *rest = self.frames
         base = int(self.last_id.split("-")[2])
         state = state_from_snapshot(self.chat_id, decode_snapshot(_event_json(first)), base)
@@ -83,7 +83,7 @@ class Watcher:
         return state
 
     def begin(self) -> None:
-        """Note that a stream opens, perhaps after an earlier stream."""
+        """Record that a stream opens, perhaps after an earlier stream."""
         self.has_ended, self.broke = False, None
 
     def end(self, broke: Exception | None = None) -> None:
@@ -95,7 +95,7 @@ class Watcher:
         changed.set()
 
     async def until(self, wanted: "Callable[[Watcher], object]", seconds: float = DEADLINE_SECONDS) -> None:
-        """Wait until `wanted` is true. Fails at once when the stream has ended before."""
+        """Wait until `wanted` is true. Fails at once if the stream ends first."""
         with anyio.fail_after(seconds):
             while not wanted(self):
                 why = f"it broke: {self.broke!r}" if self.broke else "the server ended it"
@@ -129,8 +129,8 @@ class Watcher:
 class TimedWatcher(Watcher):
     """A reader that also measures the gap caused by a change of owner.
 
-    `came` has an epoch, a type and the time by the monotonic clock for each frame. `deltas_after_handover` counts the
-    deltas of later owners than the first.
+    `came` has the epoch, the type and the arrival time (monotonic clock) of each frame. `deltas_after_handover` counts
+    the deltas of all owners after the first owner.
     """
 
     def __init__(self, chat_id: str) -> None:
@@ -155,12 +155,12 @@ class TimedWatcher(Watcher):
         return [later - at for (epoch, at), (next_, later) in pairwise(events) if epoch != next_]
 
     def first_after(self, moment: float, kinds: Sequence[str] = ()) -> float | None:
-        """Return when the first event of one of these types came after `moment`, or None."""
+        """Return the arrival time of the first event of one of these types after `moment`, or None."""
         return next((at for _, kind, at in self.came if at > moment and (not kinds or kind in kinds)), None)
 
 
 def _runs_ended_in(state: ChatState) -> int:
-    """Count the ended runs that a state shows: one for each user message, without the last while its run goes on."""
+    """Count the ended runs of a state: one for each user message, except for the last message while its run goes on."""
     asked = sum(1 for key in state.path if state.nodes[key].role == "user")
     return asked if state.is_at_rest and state.runtime.outcome is not None else max(0, asked - 1)
 
@@ -173,7 +173,8 @@ def _event_json(frame: JsonObject) -> bytes:
 async def watching(
     url: str, chat_id: str, *, headers: dict[str, str] | None = None, query: str = "", watcher: Watcher | None = None
 ) -> AsyncIterator[Watcher]:
-    """Open a subscription for the block. Its first snapshot or event has arrived, unless the subscription resumes."""
+    """Open a subscription for the block. The block begins after the first snapshot or event, or at once if the
+    subscription resumes."""
     mine = watcher or Watcher(chat_id)
     mine.begin()
     timeout = httpx2.Timeout(DEADLINE_SECONDS, read=60)

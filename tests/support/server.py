@@ -57,9 +57,10 @@ class Process:
         Args:
             arguments: The command line of `threadcast`.
             log: The file to which stderr is appended; several processes may share it.
-            environment: Variables for this process. It inherits none that configure Threadcast, OpenAI or Redis.
-            program: The Python module to run, with arguments of its own that come before those of the command line.
-            prefix: The command that runs Python, such as one that gives up rights.
+            environment: Variables for this process. The process inherits no variables that configure Threadcast, OpenAI
+                or Redis.
+            program: The Python module to run, and the arguments that precede those of the command line.
+            prefix: A command that runs Python, for example with fewer rights.
         """
         self._log = log
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "THREADCAST_", "REDIS_"))}
@@ -93,8 +94,8 @@ class Process:
         return self._log.read_text()
 
     def wait_ready(self) -> Self:
-        """Block until the process prints its ready line. Raises AssertionError with the log when it ends before, or is
-        killed because it takes too long."""
+        """Block until the process prints its ready line. Raises AssertionError with the log if the process ends first,
+        or takes too long and is killed."""
         limit = threading.Timer(DEADLINE_SECONDS, self._popen.kill)
         limit.start()
         try:
@@ -136,12 +137,12 @@ class Process:
             return await anyio.to_thread.run_sync(self._popen.wait, abandon_on_cancel=True)
 
     def close(self) -> None:
-        """End the process if it still runs: by SIGTERM, and by kill -9 when that takes too long."""
+        """End the process if it still runs: by SIGTERM, then by kill -9 if it takes too long."""
         if not self.has_ended:
             self._popen.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(DEADLINE_SECONDS)
-            self._popen.kill()  # without effect on a process that has ended
+            self._popen.kill()  # has no effect on a process that has ended
             self._popen.wait(DEADLINE_SECONDS)
         if self._popen.stdout is not None:
             self._popen.stdout.close()
@@ -166,11 +167,12 @@ def started_server(
     """Start `threadcast serve` on a free port; the process ends with the block. Wait for it by its `ready`.
 
     Args:
-        directory: Where the configuration and the `log` are written.
-        arguments: More of the command line. Data is kept in memory unless `--data-dir` is among them.
+        directory: Directory in which the configuration and the `log` are written.
+        arguments: Further arguments of the command line. Without `--data-dir`, data is kept in memory.
         config: The text of the configuration file; None for none.
         app: A Python file of tools.
-        is_durable: Whether the embedded store keeps its data in `directory`/data, where a next server finds them.
+        is_durable: Whether the embedded store keeps its data in `directory`/data, so that a later server finds the
+            data.
         environment: Variables for the process.
     """
     line = ["serve", "--port", "0", *arguments]
@@ -197,7 +199,8 @@ async def serving(
     is_durable: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Process]:
-    """Run a server that is ready, until the block ends; the arguments are those of `started_server`."""
+    """Start a server, wait until it is ready, and run it until the block ends. The arguments are those of
+    `started_server`."""
     with started_server(
         directory, *arguments, config=config, app=app, is_durable=is_durable, environment=environment
     ) as process:
@@ -209,9 +212,9 @@ def run_command(*arguments: str, directory: Path, store_url: str, port: str = "0
 
     Args:
         arguments: The command line, such as `doctor`.
-        directory: The working directory, without a configuration file for most tests.
+        directory: The working directory; for most tests it has no configuration file.
         store_url: The REDIS_URL.
-        port: Where a server listens; "0" for none.
+        port: Port on which a server listens; "0" for a command without a server.
 
     Returns:
         All that the command printed, with the lines of stderr last.
@@ -236,7 +239,7 @@ async def command(url: str, chat_id: str, body: JsonObject, headers: dict[str, s
 
 
 async def ask(url: str, chat_id: str, text: str, model: str, request_id: str = "a") -> None:
-    """Post a user message to that model. Raises AssertionError when the command is not accepted."""
+    """Post a user message that chooses that model. Raises AssertionError when the command is not accepted."""
     answer = await command(url, chat_id, user_message(request_id, text, params={"model": model}))
     assert answer.status_code == 202, answer.text
 

@@ -1,6 +1,6 @@
 """Runs real Valkey and Redis servers for tests, on unix sockets or loopback ports, and sentinels that watch them.
 
-Every server ends with the test process, however that ends (`server_process.py`). A test signals only servers that it
+Every server ends when the test process ends, even by kill -9 (`server_process.py`). A test signals only servers that it
 started. `cluster.py` builds a Cluster from these servers.
 """
 
@@ -21,21 +21,21 @@ from threadcast.store.embedded.server_process import ServerProcess, find_binary,
 __all__ = ["BINARIES", "POLL_SECONDS", "StoreServer", "running_sentinel", "running_store", "wait_until"]
 
 BINARIES: dict[str, str | None] = {"valkey": str(find_binary()), "redis7": shutil.which("redis-server")}
-"""The embedded server, and a Redis of the oldest supported version where the PATH has one."""
+"""The embedded server, and a Redis of the oldest supported version if the PATH has such a server."""
 
 WAIT_SECONDS = 60.0
 """Seconds that a start, a resync or a failover may take: each takes 1 to 4 s on a busy machine."""
 
 REPLY_SECONDS = 5.0
-"""Seconds that one reply may take; a frozen server gives none."""
+"""Maximum seconds for one reply; a frozen server does not reply."""
 
 POLL_SECONDS = 0.02
 
 
 def wait_until(look: Callable[[], object], what: str) -> None:
-    """Wait until `look` returns something true, for changes in another process that sends no event.
+    """Poll `look` until it returns a true value. Used for changes in other processes that send no event.
 
-    Errors of Redis count as "not yet". Blocks, so an async test calls this function in a thread.
+    Errors of Redis are retried. The function blocks, so an async test calls it in a thread.
     """
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
@@ -55,7 +55,7 @@ class StoreServer:
         """Start the server and wait until it answers.
 
         Args:
-            directory: Where the server keeps its files, its log `store.log` and its socket.
+            directory: Directory of the server's files, its log `store.log` and its socket.
             arguments: Options of the server's command line.
             binary: The server's executable; by default the embedded server.
             port: A loopback port, which `url` then names; 0 for a unix socket alone.
@@ -81,7 +81,7 @@ class StoreServer:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0" if self.port else self.process.url
 
-    def ask(self, *command: str | int | bytes) -> Any:  # Any: a reply is what the command promises
+    def ask(self, *command: str | int | bytes) -> Any:  # Any: the type of a reply depends on the command
         return self.client.execute_command(*command)  # type: ignore[no-untyped-call] # redis-py's
 
     def replication(self, field: str) -> object:
@@ -98,12 +98,13 @@ class StoreServer:
         self.process.signal(number)
 
     def kill(self) -> None:
-        """kill -9. Returns once the process has ended, so that the next start finds the directory's lock free."""
+        """kill -9. The process has ended when this function returns, so the next start can lock the directory."""
         self.signal(signal.SIGKILL)
         self.process.stop_blocking()
 
     def close(self) -> None:
-        """End the server, also a frozen one. By kill -9: on SIGTERM a primary waits for replicas that lag."""
+        """End the server, also a frozen one. It uses kill -9, because on SIGTERM a primary waits for replicas that
+        lag."""
         self.client.close()
         self.kill()
 

@@ -1,4 +1,4 @@
-"""The callers of a server that has tokens: the tables of its configuration, and the header of each caller."""
+"""Callers of a server that requires tokens: the configuration's tables and each caller's header."""
 
 import hashlib
 

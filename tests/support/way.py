@@ -3,9 +3,9 @@
     python -m tests.support.way FILE serve --port 0
 
 A recording begins with the first function that sees `POST /v1/chats/{id}/commands` and ends when the first delta of the
-answer is written to a stream. FILE receives one line of JSON per message: `calls`, every call of a function of ours in
-order, each as `path: function`; and `way`, the functions that hand the message on, themselves or through a function
-that they call, each once, in the order of their first call. `HANDS_ON` names the functions that hand a message on.
+answer is written to a stream. FILE receives one line of JSON per message: `calls` lists every call of a project
+function in order, as `path: function`. `way` lists once each function that hands the message on, directly or through a
+function that it calls, in the order of their first calls. `HANDS_ON` names the functions that hand a message on.
 Helpers that only return a value are in `calls` alone. Nested functions and comprehensions belong to the function around
 them.
 """
@@ -32,7 +32,7 @@ BESIDE = {
     "RedisDispatch._beat",  # a heartbeat that is due at the same time
     "RedisLists.meta",  # the owner of the chat, which a new relay reads
 }
-"""Calls of the store that hand nothing on."""
+"""Functions of `HANDS_ON` are ignored below these calls of the store, which carry no part of the message."""
 
 
 class Recorder:
@@ -67,7 +67,7 @@ class Recorder:
             self._calls = None
 
     def _mark(self, frame: FrameType | None) -> None:
-        """Mark this function and its callers. The caller of a coroutine is the one that awaits it."""
+        """Mark this function and its callers. The caller of a coroutine is the function that awaits it."""
         callers: list[str] = []
         while frame is not None:
             if frame.f_code.co_qualname in BESIDE:
@@ -78,7 +78,7 @@ class Recorder:
 
 
 def _name_of(code: CodeType) -> str:
-    """Return `path: function`; '' for a function that is not ours or belongs to the function around it."""
+    """Return `path: function`; '' for a function outside the project or nested in another function."""
     path = code.co_filename.removeprefix(f"{ROOT}/")
     is_ours = path.startswith(PACKAGES) and not code.co_name.startswith("<") and "<locals>" not in code.co_qualname
     return f"{path}: {code.co_qualname}" if is_ours else ""

@@ -1,7 +1,7 @@
 """The command line of `scripts/torture`: options, progress on the terminal, the report and the exit code.
 
 Exit code 0: every promise was kept. 1: a promise was broken, and the report names the directory with the evidence. 2:
-the run could not be done.
+the run could not be carried out.
 """
 
 import argparse

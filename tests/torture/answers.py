@@ -1,7 +1,7 @@
 """Computes the exact answer that a scripted model must give to the messages before it.
 
-The texts come from the demo provider's own pure functions. Which function answers which message is written here a
-second time, so that an answer to the wrong question is noticed.
+The texts come from the demo provider's own pure functions. This module repeats the choice of the function for each
+message, so that an answer to the wrong question is noticed.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ ESSAY = f"demo/essay?words={ESSAY_WORDS}&rate=60"
 
 TOOLS = "demo/tools?rate=0"
 FILE_NAME = "noise.bin"
-"""The demo models are told that the file is left out, and answer the words beside it."""
+"""The demo models receive a note in place of the file, and answer the text beside it."""
 
 OFFERED = ("count_once", "count_safe", "count_asked")
 

@@ -1,7 +1,7 @@
 """Reads every chat's log straight from the store, past all proxies, before a trim can remove entries.
 
 Long logs are read again and again during the run, so that in the end every entry is known; other logs are read once.
-The audit checks only that a log never goes back.
+The audit itself checks only that a log's position never decreases.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ AT_ONCE = 20
 """Chats that are read together: some MB of log."""
 
 TRIES = 5
-"""Attempts to read a batch, each of 4 s at most: the machine is shared with hundreds of clients."""
+"""Maximum attempts to read a batch, each of at most 4 s, because hundreds of clients share the machine."""
 
 PULL_SECONDS = 3.0
 """Seconds between reads of long logs; a log keeps 1 MB or 2,000 events, half a minute of the busiest chat here."""
 
 
 class Archive:
-    """All entries of all chats that were read. `plain` is another connection to the same store, for commands that no
+    """All log entries that were read, by chat. `plain` is another connection to the same store, for commands that no
     port of the product offers."""
 
     def __init__(self, store: RedisStore, plain: Redis, mishaps: list[Mishap]) -> None:
@@ -44,7 +44,8 @@ class Archive:
         self._mishaps = mishaps
 
     async def watch(self, chat_ids: Sequence[str]) -> None:
-        """Read these logs again and again until cancelled. While the store is unreachable, it trims nothing."""
+        """Read these logs again and again until cancelled. Errors are ignored: an unreachable store trims nothing
+        meanwhile."""
         while True:
             for chat_id in chat_ids:
                 try:
@@ -97,8 +98,9 @@ class Archive:
         return {name: Head.parse(head).position if head else 0 for name, head in zip(chat_ids, heads, strict=True)}
 
     async def accepted(self, chat_id: str) -> dict[str, InboxId]:
-        """Return the place of each command that the store remembers, in the order of their acceptance: its generation,
-        and its number there. `post.lua` writes the ids in this order, and `ORDERED_HASHES` keeps it."""
+        """Return the place of each command that the store remembers, in the order of acceptance: the generation of
+        remembered ids, and the number within that generation. `post.lua` writes the ids in this order, and
+        `ORDERED_HASHES` keeps it."""
         keys = Keys(self.store.buckets).chat(chat_id)
         found: dict[str, InboxId] = {}
         for generation, key in enumerate((keys.seen_old, keys.seen)):

@@ -26,7 +26,7 @@ CLIENT_TOOLS = frozenset({"open_file", "open_quickly"})
 
 
 class Wrong(NamedTuple):
-    """Like a `Violation`, but without a chat."""
+    """A broken rule: a `Violation` without its chat."""
 
     kind: str
     subject: str
@@ -42,8 +42,8 @@ _results = msgspec.json.Decoder(_Result)
 
 
 def wrong_client_calls(reading: Reading, commands: Iterable[Asked]) -> Iterator[Wrong]:
-    """Return the broken rules of the client tools of one chat. A model may reuse a call's id after the call's message
-    was removed, so results are counted."""
+    """Return each broken rule about the client tools of one chat. A model may reuse a call's id after the call's
+    message was removed, so results are counted."""
     accepted: dict[str, Counter[str]] = defaultdict(Counter)
     for asked in commands:
         if asked.type == "ide_tool_result" and reading.acks.get(asked.request_id, [])[-1:] == [True]:
@@ -74,7 +74,7 @@ def _wrong_claims(reading: Reading) -> Iterator[Wrong]:
 
 
 def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterator[Wrong]:
-    """Return the broken rules of the sub-chats that this chat's tools began."""
+    """Return each broken rule about the sub-chats that this chat's tools began."""
     for child_id in reading.children:
         child = readings.get(child_id)
         if child is None:
@@ -87,7 +87,7 @@ def wrong_children(reading: Reading, readings: Mapping[str, Reading]) -> Iterato
         if prompts != (0 if is_given_up else 1):
             yield Wrong("child", child_id, f"it was begun {prompts} times")
         ends = reading.ended.get(child_id, [])
-        if not ends:  # the call ended without the sub-chat: an abort, whose caller wants no report
+        if not ends:  # an abort ended the call before the sub-chat ended, so no report was due
             if (answer := reading.answers.get(child_id)) is None or not answer.has_failed:
                 yield Wrong("child", child_id, "its call has a result, and its parent was never told how it ended")
             elif f"stop:{child_id}" not in child.accepted:

@@ -1,4 +1,4 @@
-"""A chat's own client: posts its commands, watches its stream, and keeps each command until the stream has shown it.
+"""The client of one chat: posts commands, watches the stream, and keeps each command until the stream shows it.
 
 As PROTOCOL §15 requires, it holds each command until the command's id appears in the stream, and posts it again after
 every reconnect. It also answers the chat's questions to people. A driver with the product's own Python client is in
@@ -22,7 +22,7 @@ from threadcast_protocol.wire.events import Ack, Event, IdeToolRequired, PauseRe
 __all__ = ["Driver", "Pace", "Seen"]
 
 KEPT_MAX = 3
-"""Maximum commands under way at a time: some wait in the queue, and the queue never fills up (100)."""
+"""Maximum unfinished commands of a chat: enough that some wait in its queue, too few to fill the queue (100)."""
 
 REPOST_SECONDS = 8.0
 """Seconds after which an unseen command is posted again even if the stream never broke: a relay's own position check
@@ -36,7 +36,7 @@ REDECIDE_SECONDS = 5.0
 
 
 class Pace:
-    """Slots for posting, `per_second` of them, shared by all drivers."""
+    """Gives all drivers together `per_second` slots for posting."""
 
     def __init__(self, per_second: float) -> None:
         self._gap_seconds = 1 / per_second
@@ -44,7 +44,7 @@ class Pace:
         self.has_ended = False
 
     async def wait(self) -> bool:
-        """Wait for the next slot; returns False when there will be no more."""
+        """Wait for the next slot; returns False once there are no more slots."""
         now = asyncio.get_running_loop().time()
         self._next_at = max(now, self._next_at) + self._gap_seconds
         await asyncio.sleep(self._next_at - now)
@@ -52,7 +52,7 @@ class Pace:
 
 
 class Seen:
-    """The commands of one chat, and which of them its stream has shown."""
+    """Posts one chat's commands, and records those that its stream has shown."""
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id
@@ -86,7 +86,8 @@ def _is_refused(asked: Asked) -> bool:
 
 
 class Driver:
-    """One chat. `run` posts until the pace has ended, and posts again what it posted until everything is `settled`."""
+    """One chat. `run` posts new commands until the pace has ended, and repeats its posts until everything is
+    `settled`."""
 
     def __init__(
         self,
@@ -188,7 +189,7 @@ class Driver:
                 await self._poster.post(edited)
 
     async def _repost(self) -> None:
-        """Post held commands again after every reconnect, and after they were held for long."""
+        """Post unseen commands again after every reconnect, and when they have been unseen for long."""
         while True:
             self.reader.opened.clear()
             try:

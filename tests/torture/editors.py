@@ -1,8 +1,8 @@
-"""Editors beside a chat: they carry client tools out, claim them and die, all answer at once, or do not answer.
+"""Simulates editors that watch a chat: they carry client tools out, claim calls and die, answer twice, or stay silent.
 
-Two editors watch through the chat's driver, which shows them every state. Chance decides what an editor does about a
-call. A call that still waits after a while is offered again, so that a running editor takes over from a dead one.
-`calls.py` reads in the log which editor was right.
+Two editors watch through the chat's driver, which shows them every state. An editor's reaction to a call is random. A
+call that still waits after a while is offered again, so that a running editor takes over from a dead one. `calls.py`
+reads in the log which editor was right.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ class Editors:
         self._busy_until: dict[str, float] = {}
 
     async def look(self, state: ChatState) -> None:
-        """Act on every call that no editor is busy with."""
+        """Let the editors react to every call that no editor is busy with."""
         now = asyncio.get_running_loop().time()
         busy_until = self._busy_until
         waiting = [call for call in state.runtime.ide_calls if busy_until.get(call.tool_call_id, -math.inf) <= now]

@@ -1,6 +1,6 @@
 """The evidence of a torture run as plain values: commands, histories, readers, tool runs.
 
-`audit.py`, `poster.py` and the readers gather it, and `verdict.py` judges it and receives nothing else. Tests of the
+`audit.py`, `poster.py` and the readers gather the evidence, and `verdict.py` judges by the evidence alone. Tests of the
 verdict write evidence by hand.
 """
 
@@ -22,9 +22,9 @@ InboxId: TypeAlias = tuple[int, int]
 class Asked(msgspec.Struct, kw_only=True):
     """One command, and the answers to all its posts.
 
-    `answers` are the statuses of HTTP answers in their order. `is_seen`: its id appeared in the poster's own stream.
-    `was_cancelled`: a DELETE answered that it took this command back. `lost_at`: when (on the loop's clock) an answer
-    to it was last lost or said that the outcome is unknown; minus infinity: never.
+    `answers` has the statuses of its HTTP answers in order. `is_seen`: its id appeared in the poster's own stream.
+    `was_cancelled`: a DELETE answered that it took this command back. `lost_at`: time (loop clock) at which an answer
+    was last lost or gave the outcome as unknown; minus infinity if never.
     """
 
     chat_id: str
@@ -39,21 +39,22 @@ class Asked(msgspec.Struct, kw_only=True):
 
     @property
     def kept_count(self) -> int:
-        """Return the number of answers which say that the server stored the command now; there must be at most one."""
+        """Return the number of answers that report a newly stored command; there must be at most one such answer."""
         return sum(answer in ("accepted", "applied", "aborted") for answer in self.answers)
 
     @property
     def is_accepted(self) -> bool:
-        """Return whether the command was accepted: the first post of a duplicate was, though its answer was lost; a
-        driver that got no answer records `seen` when it finds the command in its stream."""
+        """Return whether the server accepted the command. An answer `duplicate` means that an earlier post, whose
+        answer was lost, was accepted. A driver that got no answer records `seen` when it finds the command in its
+        stream."""
         return self.kept_count > 0 or "duplicate" in self.answers or "seen" in self.answers
 
 
 class ChatEvidence(msgspec.Struct, kw_only=True):
     """One chat at the end. `entries` are all entries that its log ever held, oldest first, private facts included.
 
-    `loaded` is what an owner would load now; `http_snapshot` the answer of GET /v1/chats/{id}. `accepted` has the order
-    of acceptance: the inbox id of each request id that the store still remembers.
+    `loaded` is the state that an owner would load now; `http_snapshot` is the answer of GET /v1/chats/{id}. `accepted`
+    has the order of acceptance: the inbox id of each request id that the store still remembers.
     """
 
     chat_id: str
@@ -83,8 +84,8 @@ class ReaderEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRun(msgspec.Struct, frozen=True):
-    """A line of `tools_app.py`. A model may reuse the id of a call whose message was removed, so a call is identified
-    by its run (which a takeover keeps) and its name."""
+    """A line of `tools_app.py`. A model may reuse the id of a removed call, so a call is identified by its run, which a
+    takeover keeps, and its name."""
 
     kind: str
     chat_id: str

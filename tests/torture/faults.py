@@ -1,8 +1,8 @@
 """Draws a schedule of faults from a seed before the run, and carries it out during the run.
 
-The schedule is a pure function of seed, length, rate and kinds, so it can be repeated, although the programs react
-differently in each run. Network faults strike one proxy, other faults one process. All web processes or all workers are
-never struck at the same time, else the run would only test waiting.
+The schedule is a pure function of seed, length, rate and kinds, so it can be repeated. The programs' reactions still
+differ from run to run. A network fault strikes one proxy, any other fault one process. At least one web process and one
+worker always run, because without them the run would only test waiting.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ __all__ = ["KINDS", "Fault", "Injector", "draw_schedule"]
 
 
 class Kind(NamedTuple):
-    """`weight` is its share, `seconds` the range of its length, and `meaning` its text in --help."""
+    """`weight` is its share of all faults, `seconds` the range of its duration, and `meaning` its text in --help."""
 
     weight: float
     seconds: tuple[float, float]
@@ -50,11 +50,11 @@ KINDS: dict[str, Kind] = {
 # Faults that restart a process are rare: a start costs more CPU than a hundred commands.
 
 CLIENTS_ONE_IN = 8
-"""Connections of clients that a cut, a reset or a half-open connection affects: hundreds of them reconnect at once even
-so. A process has a handful of connections to the store, which are all affected."""
+"""A network fault affects one in this many client connections; hundreds of clients still reconnect at once. A process
+has a handful of connections to the store, which are all affected."""
 
 KICK_SECONDS = 1.0
-"""For each answer of the store to a kick; a stopped store gives none."""
+"""Maximum seconds for each answer of the store to a kick; a stopped store does not answer."""
 
 CLIENT_SHARE = 0.35
 """The share of network faults between clients and web processes; the others are between processes and the store."""
@@ -80,7 +80,7 @@ def draw_schedule(seed: str, seconds: float, per_second: float, kinds: Sequence[
     while (at := (times[-1] if times else 0.0) + rng.expovariate(per_second)) < seconds:
         times.append(at)
     drawn = rng.choices(names, weights, k=len(times))
-    if len(drawn) >= 2 * len(names):  # a run that is long enough draws each kind, even rare ones
+    if len(drawn) >= 2 * len(names):  # in a long run, each kind occurs, even a rare kind
         for place, name in zip(rng.sample(range(len(drawn)), len(names)), names, strict=True):
             drawn[place] = name
     return [
@@ -100,8 +100,8 @@ class Injector:
         self._busy: set[str] = set()
 
     async def run(self, schedule: Sequence[Fault], seconds: float) -> None:
-        """Carry the whole schedule out; after `seconds` every connection is repaired, and then every process runs
-        again."""
+        """Carry the whole schedule out. After `seconds` repair every connection, then start or continue every stopped
+        process."""
         clock = asyncio.get_running_loop().time
         began_at = clock()
         try:
@@ -180,7 +180,7 @@ class Injector:
             return ""
         try:
             return await asyncio.to_thread(_kick_listeners, str(store.server.path), fault.number)
-        except redis.RedisError:  # the store was struck meanwhile
+        except redis.RedisError:  # another fault has struck the store meanwhile
             return ""
 
 

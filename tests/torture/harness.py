@@ -1,10 +1,10 @@
 """The processes under torture: a store, web and worker processes, and a proxy on every line between them.
 
-Each process can be killed, stopped and continued, ended, and started again; the proxy in front of it keeps its address
-(for the store and the web processes), and the proxy behind it keeps its faults (from each process to the store).
-`faults.py` decides when. Only processes that were started here are touched, and all of them end with the block. These
-members do not use the fleet of `tests/support`, because a start or a kill of the store must not block the event loop
-that drives all clients.
+Each process can be killed, stopped, continued, ended and started again. A proxy in front of the store and of each web
+process keeps their addresses; a proxy from each process to the store keeps its faults over restarts. `faults.py`
+decides when. The harness signals only processes that it started, and all of them end with the block. These members do
+not use the fleet of `tests/support`, because a start or a kill of the store must not block the event loop that drives
+all clients.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from threadcast.store.embedded.server_process import ServerProcess, find_binary,
 __all__ = ["Harness", "Member", "StoreMember", "open_harness", "store_binary"]
 
 PERSISTENCE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
-"""The store must lose no answered write by kill -9; otherwise a loss of ours could not be distinguished from a loss of
-the store's."""
+"""The store must lose no answered write by kill -9; otherwise the product's losses could not be told from the
+store's."""
 
 ORDERED_HASHES = ("--hash-max-listpack-entries", "1024", "--hash-max-listpack-value", "256")
-"""Redis keeps the fields of such a hash in the order in which they were written. So the judge learns the order in which
-commands were accepted; a generation of remembered request ids has at most 1,000 (`Archive.accepted`)."""
+"""Redis keeps the fields of such a hash in the order in which they were written. Thus the judge learns the order in
+which commands were accepted; one generation has at most 1,000 remembered request ids (`Archive.accepted`)."""
 
 START_TRIES = 20
 """Maximum starts of a process. A process that finds no store ends; faults last for seconds, so one of these starts
@@ -72,7 +72,7 @@ streams_per_principal = 5000
 
 
 def store_binary(kind: str) -> Path:
-    """`valkey`: the embedded server; `redis7`: the one on the PATH. Raises LookupError when the server is not
+    """`valkey`: the embedded server; `redis7`: the Redis on the PATH. Raises LookupError when the server is not
     installed."""
     if kind == "valkey":
         return find_binary()
@@ -83,7 +83,7 @@ def store_binary(kind: str) -> Path:
 
 
 class StoreMember:
-    """The store. Its socket keeps its path over all restarts."""
+    """The store. The store's socket keeps its path over all restarts."""
 
     kind = "store"
 
@@ -212,7 +212,7 @@ class Member:
         await asyncio.to_thread(self._process.close)
 
     def has_died(self) -> bool:
-        """Return whether the process ended without being told to."""
+        """Return whether the process ended by itself."""
         return self.is_up and self._process is not None and not Path(f"/proc/{self._process.pid}/cmdline").exists()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Reads one chat's whole log for the verdict: the chain of its entries, each event, and each claim.
 
-It folds with the product's reducer, as clients do, but reads the chain, the acks and the answers' texts with code of
-its own.
+It folds with the product's reducer, as clients do, but has separate code for the chain, the acks and the answers'
+texts.
 """
 
 from collections import Counter, defaultdict
@@ -50,21 +50,21 @@ class Result(NamedTuple):
     text: str
     has_failed: bool
     was_asked: bool = False
-    """Whether a client had been asked for the call; an interrupted call that no client was asked for fails."""
+    """Whether a client was asked for the call. An interrupted call that no client was asked for fails."""
 
 
 class Reading(msgspec.Struct, kw_only=True):
-    """The content of a log. By request id: `said` are the messages that a command became, `acks` its acks, `runs` the
-    number of runs it began, `notes` how often its parameters were set, `files` the hash of the blob in it. `given_up`
-    are request ids refused as poison, `taken_up` all request ids by their first ack, and `spoken` by their first user
-    message. `deaths` counts takeovers since the chat last made progress. `wrong` are sentences about impossible
-    contents, each with its kind.
+    """The content of a log. By request id: `said` has the messages that the command added, `acks` its acks, `runs` the
+    number of runs that it began, `notes` the number of times that its parameters were set, `files` the hash of its
+    blob. `given_up` are the request ids refused as poison; `taken_up` lists all request ids in the order of their first
+    acks, and `spoken` in the order of their first user messages. `deaths` counts takeovers since the chat last made
+    progress. `wrong` lists impossible contents, each as a kind and a sentence.
 
     For tools: `results` are all tool messages by id, `done_calls` the calls of our counting tools that gave a result,
     `required` the number of times a client was asked for a call, `asked_calls` the calls of the newest message that
-    names their id (a model may reuse an id), and `claims` their claimants with the end of each claim, with ("", 0)
-    wherever the call was requested. For sub-chats: `children` are their calls by chat id, `answers` the results of
-    these calls, `ended` their ends as reported to the parent, as (outcome, text)."""
+    names their id (a model may reuse an id), and `claims` their claimants with the end of each claim; ("", 0) marks
+    each request of the call. For sub-chats: `children` are their calls by chat id, `answers` the results of these
+    calls, `ended` their ends as reported to the parent, as (outcome, text)."""
 
     chat_id: str
     accepted: dict[str, InboxId] = {}
@@ -116,7 +116,7 @@ def read_history(chat: ChatEvidence) -> Reading:
             state = reduce_event(state, event)
         _note_facts(reading, entry)
         state, head = msgspec.structs.replace(state, position=entry.position), entry.head
-        # Readers get a snapshot in place of another branch: their part of the tree does not reach that far.
+        # A reader knows only a part of the tree, so it receives a snapshot when the chat changes to another branch.
         is_new = halfway is not None and any(isinstance(event, BranchSelected) for event in events)
         if number == len(chat.entries) // 2 or is_new:
             halfway = state_from_snapshot(chat.chat_id, snapshot_of(state), state.position)

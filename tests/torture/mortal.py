@@ -1,8 +1,8 @@
 """Chats that are deleted while they run, and created again under the same id by an import.
 
 A life begins with a command or an import, receives some messages, is perhaps exported, and is deleted while answers and
-sub-chats still run. No request may reach a deleted chat, and nothing of an earlier life may appear in a later one. A
-request whose answer was lost may still arrive for a while, so a new life waits for it; the promises concern answered
+sub-chats still run. No request may reach a deleted chat, and no content of an earlier life may appear in a later life.
+A request whose answer was lost may still arrive for a while, so a new life waits for it; the promises concern answered
 requests. `verdict.py` judges the last life as it judges every chat.
 """
 
@@ -27,8 +27,8 @@ from threadcast_protocol.wire.thread import ThreadChanges
 __all__ = ["Mortal"]
 
 KINDS: tuple[ChatKind, ...] = ("talk", "family", "essay", "family")
-"""Family chats are listed twice, because only they have sub-chats that a delete must find elsewhere. Their tools run in
-sub-chats; a tool that asks people would wait for ever, since these chats have no people."""
+"""Family chats are listed twice, because only they have sub-chats, which a delete must also find. Their tools run in
+sub-chats. These chats have no simulated people, so they use no tool that would wait for a person."""
 
 LIFE_SECONDS = (1.5, 6.0)
 SAID_PER_LIFE = (2, 8)
@@ -48,12 +48,12 @@ ORPHAN_SECONDS = 30.0
 for up to 6.5 s: four takeovers in a row may each meet a stopped one."""
 
 ANSWER_SECONDS = 12.0
-"""Seconds for one answer; an import waits up to 10 s for its effect."""
+"""Maximum seconds for one answer; an import waits up to 10 s for its effect."""
 
 
 class Mortal:
-    """One chat id and its lives. `seen` belongs to the present life; `buried` are the commands of all earlier ones, and
-    `brought` the request ids whose messages an import has added to the present one."""
+    """One chat id and its lives. `seen` belongs to the present life. `buried` has the commands of all earlier lives,
+    and `brought` the request ids of messages that an import added to the present life."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Mortal:
         self._posts: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Run one life after another until the pace has ended; the last life mostly goes on, so that it can be
+        """Run one life after another until the pace has ended. The last life is usually not deleted, so that it can be
         judged."""
         async with asyncio.TaskGroup() as saying:
             await self._begin()
@@ -147,7 +147,8 @@ class Mortal:
         return answer.body if answer.status == 200 else None
 
     async def _die(self, saying: asyncio.TaskGroup) -> None:
-        """Delete the chat while more messages are posted: the delete finds them in the inbox, or they find no chat."""
+        """Delete the chat while messages are posted: the delete finds the messages in the inbox, or they reach a
+        deleted chat."""
         deleting = saying.create_task(self._ask("DELETE", f"/v1/chats/{self.chat_id}"))
         for _ in range(SAID_WHILE_DYING):
             self._say(saying)
@@ -189,8 +190,8 @@ class Mortal:
             await self._post_again(self._random.choice(accepted), "duplicate")
 
     async def _import(self, body: bytes) -> str:
-        """Import the chat until it is stored: imported, accepted, or skipped since an earlier import, whose answer was
-        lost, stored it."""
+        """Import the chat until it is stored: the import answers imported or accepted, or skipped if an earlier import
+        whose answer was lost has stored the chat."""
         was_lost = False
         while True:
             lost_before = self._lost_at
@@ -208,7 +209,7 @@ class Mortal:
             self._lost_at = self._import_lost_at = asyncio.get_running_loop().time()
 
     def _made_up(self) -> bytes:
-        """Return an export of two messages that only this life has."""
+        """Return an export of two messages that occur only in this life."""
         stamp = f"{self.chat_id}-life-{self._life}"
         asks = Message(role="user", content=f"{stamp} asks", message_id=f"{stamp}-q")
         says = Message(
@@ -239,7 +240,7 @@ class Mortal:
             await asyncio.sleep(0.2)
 
     async def _post_again(self, asked: Asked, wanted: Literal["not_found", "duplicate"]) -> None:
-        """Post a command again after the end of its life: the server must never accept it as new."""
+        """Post a command again after its chat's life has ended: the server must not accept the command as new."""
         again = Asked(chat_id=self.chat_id, request_id=asked.request_id, type=asked.type, body=asked.body)
         await self._poster.post(again)
         said = again.answers[-1]

@@ -1,8 +1,8 @@
-"""The law of order: commands of a chat are taken up in the order of their acceptance (DESIGN §4.5, PROTOCOL §9).
+"""Checks that commands of a chat are taken up in the order of their acceptance (DESIGN §4.5, PROTOCOL §9).
 
-The store records the order of acceptance: `post` keeps the inbox id beside the request id in the memory of ids, which
-no actor writes. The log shows when a command is taken up: its first ack. Messages in the queue are carried out in
-order, except those with priority and those that interrupt. Commands that the store has forgotten are skipped.
+The store records the order of acceptance: its script `post` remembers the inbox id of each request id in a hash that no
+actor writes. The log shows when a command is taken up: its first ack. Messages in the queue are carried out in order,
+except those with priority and those that interrupt. Commands that the store has forgotten are skipped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,8 +25,9 @@ _flags = msgspec.json.Decoder(_Flags)
 def out_of_order(
     accepted: Mapping[str, InboxId], taken_up: Sequence[str], spoken: Sequence[str], commands: Iterable[Asked]
 ) -> Iterator[tuple[str, str]]:
-    """Return the request ids that were taken up after a later request, each with a sentence. `taken_up` are request ids
-    by their first ack, `spoken` those of user messages by their first place in the log."""
+    """Return the request ids that were taken up after a later request, each with a sentence that explains it.
+    `taken_up` has request ids in the order of their first acks; `spoken` has those of user messages in the order of the
+    log."""
     for name, before in _late(accepted, taken_up):
         yield name, f"it was accepted before {before}, and taken up after it"
     plain = {asked.request_id for asked in commands if asked.type == "user_message" and not _goes_ahead(asked)}

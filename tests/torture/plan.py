@@ -45,15 +45,16 @@ KINDS: tuple[tuple[ChatKind, int], ...] = (
     ("family", 10),
     ("files", 10),
 )
-"""The number of chats of each kind in a hundred. Bulk chats fill buffers and are trimmed; essays are interrupted by
-faults in the middle of an answer. Editors carry calls out themselves, families let sub-chats answer, and files are
+"""The number of chats of each kind in a hundred. Bulk chats fill buffers and are trimmed; faults interrupt the long
+answers of essay chats. Editor chats have client tools, family chats have sub-chats, and the files of files chats are
 stored beside the log."""
 
 BULK_CHARACTERS = 16_000
-"""Occurs four times in an answer's events: 64 kB, a quarter of a subscriber's buffer (DESIGN §5)."""
+"""A text of this length occurs four times in an answer's events: 64 kB, a quarter of a subscriber's buffer (DESIGN
+§5)."""
 
 FILE_BYTES = 26_000
-"""34,668 characters in base64; a part above 32,768 is stored beside the log."""
+"""In base64 these bytes have 34,668 characters; a part above 32,768 characters is stored beside the log."""
 
 MODELS: dict[ChatKind, str] = {"talk": ECHO, "tools": TOOLS, "essay": ESSAY, "bulk": ECHO}
 MODELS |= {"editor": TOOLS, "family": TOOLS, "files": ECHO}
@@ -78,7 +79,7 @@ _FLAVOURS = ("plain", "two\nlines", "quotes \"' and \\", "data: x\n\nid: 7", "ti
 
 
 def kind_of(number: int) -> ChatKind:
-    """Return the kind of chat `number`: the mixture, spread evenly."""
+    """Return the kind of chat `number`; the kinds of `KINDS` are spread evenly over the numbers."""
     at = number * 37 % 100  # 37 and 100 have no common divisor: a hundred chats in a row have each place once
     for kind, weight in KINDS:
         if at < weight:
@@ -93,8 +94,8 @@ def first_command(chat_id: str, kind: ChatKind, request_id: str) -> Asked:
 
 
 def beginning(number: int, request_id: str) -> Asked | None:
-    """Return the requests of some talks before their first command: they import messages that their client keeps, or
-    branch from such a talk. A branch is refused while the messages of that talk are not stored yet."""
+    """Return the requests that some talk chats make before their first command: an import of their client's messages,
+    or a branch from such an imported chat. A branch is refused until the messages of the imported chat are stored."""
     chat_id = f"torture-{number}"
     if _is_restored(number):
         question = f"{chat_id} began elsewhere"
@@ -114,7 +115,7 @@ def _is_restored(number: int) -> bool:
 
 
 def next_command(chat_id: str, kind: ChatKind, request_id: str, state: ChatState | None, rng: random.Random) -> Asked:
-    """A command that makes sense now; the server decides whether it still does when it is taken up."""
+    """Return a command that makes sense now; it may no longer make sense when the server takes it up."""
     weights = _WEIGHTS if kind != "family" else {**_WEIGHTS, "abort": _ABORTS_OF_FAMILIES}
     (drawn,) = rng.choices(list(weights), list(weights.values()))
     users = [key for key in state.path if state.nodes[key].role == "user"] if state is not None else []
@@ -157,7 +158,7 @@ def decision(chat_id: str, request_id: str, reason: PauseReason, rng: random.Ran
 
 
 def edit(chat_id: str, request_id: str, target: str) -> Asked:
-    """Return an edit of a command that may still wait."""
+    """Return an edit of a command that may still be in the queue."""
     body: JsonObject = {"target_request_id": target, "content": f"{request_id} for {target}"}
     return _asked(chat_id, request_id, "edit_queued", body)
 
@@ -174,18 +175,18 @@ def claim(chat_id: str, request_id: str, tool_call_id: str, claimer: str) -> Ask
 
 
 def ide_result(chat_id: str, request_id: str, tool_call_id: str, *, has_failed: bool) -> Asked:
-    """Return an editor's answer, with words that no other answer has."""
+    """Return an editor's answer with a unique text."""
     body: JsonObject = {"tool_call_id": tool_call_id, "content": f"done by {request_id}", "tool_failed": has_failed}
     return _asked(chat_id, request_id, "ide_tool_result", body)
 
 
 def _beside_the_path(state: ChatState) -> list[str]:
-    """Return the messages outside the path that a client knows."""
+    """Return the messages that a client knows and that are not on the chat's path."""
     return [other for key in state.path for other in state.nodes[key].sibling_ids if other not in state.path]
 
 
 def mortal_command(chat_id: str, kind: ChatKind, request_id: str, rng: random.Random) -> Asked:
-    """A command for a chat that will be deleted: mostly a user's message."""
+    """Return a command for a chat that will be deleted, usually a user's message."""
     if rng.random() < 0.15:
         return _asked(chat_id, request_id, "set_params", {"patch": _note(request_id)})
     return _asked(chat_id, request_id, "user_message", {"content": _content(kind, request_id, rng)})

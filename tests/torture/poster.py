@@ -2,7 +2,7 @@
 
 The same bytes go out through any web process, twice at once, or again after the answer was lost; now and then another
 body goes out under the same id, which has to be refused. Every answer is written down in the command's `Asked`.
-`plan.py` decides about the commands; no stream is read here.
+`plan.py` chooses the commands, and the drivers read the streams.
 """
 
 import asyncio
@@ -18,21 +18,22 @@ from tests.torture.wire import Broken, Lines
 __all__ = ["Poster"]
 
 ANSWER_SECONDS = 6.0
-"""An abort's answer waits up to 2 s for its effect, a stalled store's 503 comes after 4 s."""
+"""Maximum seconds for an answer: an abort waits up to 2 s for its effect, and a stalled store causes a 503 after 4
+s."""
 
 PAUSE_FIRST_SECONDS = 0.2
 PAUSE_MAX_SECONDS = 2.0
 """Seconds between tries, doubled from the first value to the second and spread, as clients are told to do."""
 
 AT_ONCE = 60
-"""Maximum posts on their way to one web process. More posts would only wait inside the process, and time out there when
-it is busy."""
+"""Maximum simultaneous posts to one web process. Further posts would only wait in the process, and time out when it is
+busy."""
 
 KEPT = frozenset({"accepted", "applied", "aborted"})
 
 
 class Poster:
-    """All drivers share one poster. `counts` is for the report."""
+    """All drivers share one poster. `counts` appears in the report."""
 
     def __init__(self, ports: Sequence[int], seed: str, mishaps: list[Mishap], counts: Counter[str]) -> None:
         self._ports = ports
@@ -68,7 +69,7 @@ class Poster:
             await self._post_other_body(asked)
 
     async def cancel(self, asked: Asked) -> None:
-        """Send DELETE …/queue/<id> once. A missing answer proves nothing."""
+        """Send DELETE …/queue/<id> once. A missing answer does not show whether the command was accepted."""
         path = f"/v1/chats/{asked.chat_id}/queue/{asked.request_id}"
         try:
             answer = await self._lines.request(self._random.choice(self._ports), "DELETE", path, seconds=ANSWER_SECONDS)

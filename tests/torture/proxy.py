@@ -24,7 +24,8 @@ Target: TypeAlias = tuple[str, int] | Path
 """A TCP address, or the path of a Unix socket."""
 
 CHUNK_BYTES = 64 * 1024
-"""Bytes of one read, and about the bytes that wait in one direction: a writer must notice a slow reader."""
+"""Bytes of one read, and about the maximum of bytes that the proxy buffers in one direction, so that a writer notices a
+slow reader."""
 
 CONNECT_SECONDS = 2.0
 """Seconds to connect to the target, on the same machine; the kernel accepts connections even for a stopped process."""
@@ -33,7 +34,7 @@ _NO_LINGER = struct.pack("ii", 1, 0)
 
 
 class _Line:
-    """One connection through the proxy: two sockets and the faults that strike them."""
+    """One connection through the proxy: two sockets and their faults."""
 
     def __init__(self, client: asyncio.StreamWriter) -> None:
         self.client = client
@@ -60,7 +61,7 @@ class _Line:
 
 
 class Proxy:
-    """One listening port of the loopback that leads to `target`. Enter it once.
+    """A listening port on loopback that forwards to `target`. Enter it once.
 
     `opened` counts the connections so far, `hit` those that a fault has ended or silenced, `replies_dropped` the
     replies that were dropped after their request had gone through.
@@ -107,19 +108,19 @@ class Proxy:
         """Return whether a fault with a duration is active now."""
         return bool(self._timers)
 
-    # Faults. Methods that end or silence connections return their number.
+    # Faults. Each method that ends or silences connections returns the number of these connections.
 
     def cut(self, one_in: int = 1) -> int:
-        """Close every connection, or every `one_in`-th, in order."""
+        """Close every connection, or one in `one_in` of them, in order (FIN)."""
         return self._strike(_Line.cut, one_in)
 
     def reset(self, one_in: int = 1) -> int:
-        """Reset every connection, or every `one_in`-th (RST)."""
+        """Reset every connection, or one in `one_in` of them (RST)."""
         return self._strike(_Line.reset, one_in)
 
     def swallow(self, seconds: float, one_in: int = 1) -> int:
         """Make connections half-open: bytes of either side are accepted and never arrive, without any error. After
-        `seconds` these connections are reset; new ones work meanwhile."""
+        `seconds` these connections are reset; new connections work meanwhile."""
         lines = list(self._lines)[::one_in]
         for line in lines:
             line.is_swallowing = True
@@ -133,7 +134,7 @@ class Proxy:
         return len(lines)
 
     def sever(self, seconds: float, one_in: int = 1) -> int:
-        """Make connections half closed: the target sees them reset, and the clients are not told until after
+        """Make connections half closed: the proxy resets them to the target at once, and to the clients only after
         `seconds`. New connections work meanwhile."""
         count = self.swallow(seconds, one_in)
         for line in list(self._lines)[::one_in]:
@@ -142,21 +143,21 @@ class Proxy:
         return count
 
     def drop_replies(self, count: int = 1) -> None:
-        """The next `count` requests go through; in place of their replies the connection is reset."""
+        """Forward the next `count` requests, and reset the connection in place of each reply."""
         self._drops += count
 
     def delay(self, delay_seconds: float, seconds: float) -> None:
-        """For `seconds`, every chunk waits for `delay_seconds` in either direction."""
+        """Delay every chunk by `delay_seconds` in either direction, for `seconds`."""
         self._delay_seconds = delay_seconds
         self._later(seconds, lambda: self._set(delay=0.0))
 
     def throttle(self, bytes_per_second: float, seconds: float) -> None:
-        """For `seconds`, each direction of each connection passes this many bytes a second."""
+        """Limit each direction of each connection to this many bytes a second, for `seconds`."""
         self._bytes_per_second = bytes_per_second
         self._later(seconds, lambda: self._set(rate=0.0))
 
     def refuse(self, seconds: float) -> int:
-        """Refuse all traffic for `seconds`: open connections are reset, and new ones at once."""
+        """Refuse all traffic for `seconds`: reset open connections, and reset new connections at once."""
         self._is_refusing = True
         self._later(seconds, lambda: self._set(refusing=False))
         return self.reset()
@@ -206,7 +207,7 @@ class Proxy:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     far_reader, line.server = await _connect(self.target)
-            except OSError:  # a timeout counts as one
+            except OSError:  # TimeoutError is an OSError
                 line.reset()
                 return
             async with asyncio.TaskGroup() as tasks:

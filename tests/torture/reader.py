@@ -1,9 +1,10 @@
-"""Subscribers by the hundred: each reads one chat or several over a bare socket, and misbehaves as its manners say.
+"""Hundreds of subscribers: each reads one or several chats over a bare socket, and misbehaves according to its
+`manners`.
 
-A steady reader stays and resumes where it stopped, as a good client does. A wild reader disconnects at any moment,
-reads slowly or not at all for a while, and reconnects with the right position, an earlier position or a forged one.
-`fold.py` checks the state of each reader frame by frame, and a driver (`driver.py`) receives every event. It never
-posts.
+A steady reader stays connected and resumes at its last position, as a good client does. A wild reader disconnects at
+any moment, reads slowly or not at all for a while, and reconnects with the right position, an earlier position or a
+forged one. `fold.py` checks the state of each reader frame by frame, and a driver (`driver.py`) receives every event.
+It never posts.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ __all__ = ["Manners", "Reader"]
 Manners: TypeAlias = Literal["steady", "wild"]
 
 SILENCE_SECONDS = 18.0
-"""A heartbeat comes after 15 s (PROTOCOL §4). A client's 45 s would spend a quarter of a run on one silent line."""
+"""A heartbeat comes after 15 s (PROTOCOL §4). A client's 45 s would be a quarter of a run."""
 
 SMALL_BUFFER_BYTES = 4_096
 """Receive buffer of a slow reader's socket in bytes, so small that the server notices the slowness within a few
@@ -36,9 +37,8 @@ SLOW_SECONDS = (0.05, 1.5)
 STALL_SECONDS = (2.0, 10.0)
 
 DOUBLED_MAX = 3
-"""The number of times that the pause before a reconnect is doubled while no reconnect succeeds: up to 4 s. Hundreds of
-readers who come back at once would keep a slow machine from serving any of them; clients are told to back off (PROTOCOL
-§15)."""
+"""Maximum doublings of the pause between failed reconnects: up to 4 s. Hundreds of readers who come back at once would
+keep a slow machine from serving any of them; clients are told to back off (PROTOCOL §15)."""
 
 Told: TypeAlias = Callable[[str, Event | Snapshot], None]
 
@@ -113,7 +113,7 @@ class Reader:
             self._failures = 0
             async for chunk in chunks:
                 for frame in parser.feed(chunk):
-                    # A stream's end is a `retry` that nothing follows (PROTOCOL §4).
+                    # The last block of a stream is a `retry` (PROTOCOL §4).
                     self._pause_seconds = frame.milliseconds / 1_000 if isinstance(frame, RetryFrame) else 0.0
                     if isinstance(frame, EventFrame):
                         self._take(frame, begun)
@@ -156,19 +156,19 @@ class Reader:
         self._tell(head.chat_id, event)
 
     def _is_of_my_making(self, wrong: Mistake) -> bool:
-        """Return whether a frame may result from a change that was requested."""
+        """Return whether a requested change of the stream may have caused this frame."""
         return False
 
     def _query(self) -> str:
         return "&".join(f"chat_id={chat_id}" for chat_id in self.folds)
 
     def _fold_of(self, chat_id: str) -> ChatFold | None:
-        """Return the state of a chat that may be sent on this connection."""
+        """Return the fold of a chat of which this connection may send frames."""
         return self.folds.get(chat_id)
 
     def _leave_out(self, chat_id: str, words: str) -> None:
-        """Leave a chat out that could not be opened just now: a stream without a name cannot be given the chat later.
-        Raises Broken."""
+        """Drop a chat that could not be opened, because a chat cannot be added to an unnamed stream later. Raises
+        Broken."""
         self._counts["chats left out of a stream"] += 1
         raise Broken(words)
 
@@ -199,14 +199,14 @@ class Reader:
         return self._forged_place()
 
     def _forget(self) -> None:
-        """Drop the state; if the next connection fails, the connection after it asks for a snapshot."""
+        """Drop the state, so that the next connection, even after failed attempts, asks for a snapshot."""
         self._last_id = ""
         for fold in self.folds.values():
             fold.state = None
             fold.history.clear()
 
     def _earlier_place(self) -> str:
-        # one id covers all chats; to resume one chat at an earlier position, a new id must be made
+        # one id covers all chats, so resuming one chat at an earlier position needs a new id
         if len(self.folds) > 1:
             return self._last_id
         (fold,) = self.folds.values()
@@ -219,7 +219,7 @@ class Reader:
         return place
 
     def _forged_place(self) -> str:
-        """Return an id that the server never gave, and that must not be resumed."""
+        """Return an id that the server never sent, and at which it must not resume."""
         self._counts["places forged"] += 1
         kind = self._random.randrange(4)
         words: list[str] = []

@@ -1,7 +1,7 @@
 """Drivers that use the product's own Python client, so that faults strike the client too.
 
-The client keeps commands, posts them again, resumes, folds and starts anew by itself; this file has only the program
-around it. Only this file imports the client.
+The client itself keeps and repeats commands, resumes, folds and begins anew; this file has only the program around the
+client. Only this file imports the client.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from threadcast_protocol.wire.events import Ack, Snapshot
 __all__ = ["RealDriver", "open_clients"]
 
 RETRY_POLICY = RetryPolicy(silence_seconds=18.0, pause_max_seconds=1.0)
-"""The same as for other readers; a run is too short for pauses of a minute."""
+"""Maximum pause between reconnects, as for other readers; a run is too short for pauses of a minute."""
 
 KEPT_MAX = 3
 LOOK_SECONDS = 0.2
@@ -32,7 +32,7 @@ LOOK_SECONDS = 0.2
 
 @asynccontextmanager
 async def open_clients(ports: Sequence[int]) -> AsyncIterator[list[Client]]:
-    """Open one client for each web process; all chats share them, as the chats of one program do."""
+    """Open one client for each web process. All chats share these clients, as the chats of one program do."""
     async with AsyncExitStack() as stack:
         clients = [Client(f"http://127.0.0.1:{port}", retry_policy=RETRY_POLICY) for port in ports]
         yield [await stack.enter_async_context(client) for client in clients]
@@ -99,7 +99,7 @@ class RealDriver:
         self.settle()
 
     def settle(self) -> None:
-        """Take the client's report on a command, with its outcome."""
+        """Record the client's report on a command, with its outcome."""
         for name, asked in self.seen.commands.items():
             sent = self._sents.get(name)
             if asked.is_seen and not asked.answers:

@@ -20,7 +20,8 @@ SHOWN_MAX = 25
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """`counts` are the verdict's, `load` the work of posters and readers, `metrics` those of the processes."""
+    """`counts` comes from the verdict, `load` counts the work of posters and readers, and `metrics` are the metrics of
+    the processes."""
 
     seed: str
     store: str
@@ -73,7 +74,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def _table(title: str, counts: Mapping[str, int]) -> str:
-    """Two columns of names and numbers."""
+    """Return two columns of names and numbers."""
     if not counts:
         return f"{title}\n  none\n"
     width = max(len(name) for name in counts)

@@ -1,9 +1,10 @@
-"""One torture run from start to verdict: load and faults for a time, then load without faults, then the checks.
+"""Carries out one torture run: load with faults for a time, then load without faults, then the checks.
 
     start everything · readers and drivers begin · faults run · faults end · commands settle · readers catch up ·
     evidence is collected · verdict · report
 
-Every phase has a deadline; a phase that misses it is a violation that lists what was missing, not a hang.
+Every phase has a deadline. A phase that misses its deadline is a violation that lists what was missing, so no run
+hangs.
 """
 
 import asyncio
@@ -40,11 +41,13 @@ from threadcast_protocol.wire.errors import ThreadcastError
 __all__ = ["Options", "torture"]
 
 SETTLE_SECONDS = 180.0
-"""Seconds until all accepted commands have ended: leases, three takeovers of a poisoned command, a queue of essays."""
+"""Maximum seconds until all accepted commands have ended; this covers leases, three takeovers of a poisoned command and
+a queue of essays."""
 
 CATCH_UP_SECONDS = 120.0
 """Seconds until all readers have caught up: the relay's position check finds a lost publication within 20 s (DESIGN
-§5), and this may happen twice. Both distinguish a hang from a slow machine; a healthy run ends them early."""
+§5), and this may happen twice. Both deadlines are long, so that a slow machine does not look like a hang; a healthy run
+does not need them."""
 
 CHATS_OF_MANY = 8
 METRIC_SECONDS = 5.0
@@ -52,7 +55,8 @@ PROGRESS_SECONDS = 5.0
 
 
 class Options(msgspec.Struct, kw_only=True):
-    """Of one run. `subscribers` are those besides each chat's own; one in six of them watches several chats."""
+    """Of one run. `subscribers` is the number of readers besides each chat's own driver; one reader in six watches
+    several chats."""
 
     seed: str
     directory: Path
@@ -71,7 +75,7 @@ class Options(msgspec.Struct, kw_only=True):
 
 
 async def torture(options: Options, say: Callable[[str], None], stop: asyncio.Event) -> Report:
-    """`stop` ends the faults early; the final checks run all the same.
+    """`stop` ends the faults early; the final checks still run.
 
     Raises:
         LookupError: the store that was asked for is not installed.
@@ -91,7 +95,7 @@ async def torture(options: Options, say: Callable[[str], None], stop: asyncio.Ev
 
 
 class _Torture:
-    """The parts of one run, and their owner."""
+    """Owns the parts of one run."""
 
     def __init__(
         self,
@@ -256,7 +260,7 @@ class _Torture:
             await asyncio.sleep(0.5)
 
     def _folds(self) -> Iterator[tuple[str, ChatFold]]:
-        """Return the fold of every subscriber, with its name."""
+        """Yield each subscriber's name with each of its folds."""
         followers = (reader for driver in self._drivers for reader in driver.followers)
         mortals = (reader for mortal in self._mortals if not mortal.is_dead for reader in mortal.readers)
         for reader in (*(driver.reader for driver in self._drivers), *followers, *mortals, *self._readers):
@@ -309,7 +313,7 @@ class _Torture:
         )
 
     async def _snapshots(self) -> dict[str, bytes]:
-        """Return each chat's snapshot from HTTP, as the bytes with which a fold is compared."""
+        """Return each chat's snapshot from HTTP, as bytes that can be compared with a fold."""
         found: dict[str, bytes] = {}
         lines = Lines()
         for number, chat_id in enumerate(self._chat_ids):
@@ -366,7 +370,7 @@ class _Torture:
 
 
 def _read_metrics(text: str) -> Counter[str]:
-    """Return the counters that describe how readers fared."""
+    """Return the counters of the readers' connections and frames."""
     wanted = re.compile(
         r"^threadcast_((?:resyncs|relay_reloads|streams_ended|store_errors)_total\S*) (\S+)$", re.MULTILINE
     )

@@ -1,7 +1,7 @@
 """Hand-made evidence of a run without violations. Tests change the evidence and check the verdict.
 
-It has the form of a log and of the data of posters and readers, and applies no rule of `verdict.py`. Each call makes
-new evidence.
+The evidence has the form of real logs and of the data of posters and readers. No rule of `verdict.py` makes it. Each
+call makes new evidence.
 """
 
 from itertools import accumulate, repeat

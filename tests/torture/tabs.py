@@ -1,4 +1,5 @@
-"""A window with tabs: one named stream of several chats, which are removed and added while it is open.
+"""Simulates a window with tabs: one named stream of several chats, which are removed and added while the stream is
+open.
 
 It reads as every reader does (`reader.py`), and requests changes from any web process over connections that lose
 answers. While such a change may still take effect, events of its chat are not judged. After `chat_removed` no event of
@@ -25,13 +26,13 @@ CHANGE_SECONDS = (0.5, 4.0)
 """Seconds between changes; a stream that was cut is opened again with all its chats."""
 
 ANSWER_SECONDS = 6.0
-"""The process that holds the stream has 2 s to answer; a frozen store takes 4 s."""
+"""Maximum seconds for an answer: the process that holds the stream has 2 s, and a frozen store takes 4 s."""
 
 LATE_SECONDS = 12.0
 """Seconds after which a change whose answer was lost can no longer take effect (`mortal.py`)."""
 
 TRIES = 3
-"""A stream that is reopened meanwhile has all chats anyway."""
+"""A stream that is reopened meanwhile has all chats in any case."""
 
 
 class Tabs(Reader):
@@ -70,9 +71,9 @@ class Tabs(Reader):
         return super()._fold_of(chat_id)
 
     def _is_of_my_making(self, wrong: Mistake) -> bool:
-        """Return whether a frame may result from an addition whose answer was lost: it takes effect late, and adds
-        chats again that were removed since, at earlier positions. A client that sees this opens its stream again. The
-        rule does not excuse events of other chats, nor those after a late removal."""
+        """Return whether an addition whose answer was lost may have caused this frame: it may take effect late, and add
+        removed chats again at earlier positions. A client that sees this opens its stream again. Events of other chats,
+        and events after a late removal, are not excused."""
         unsure_until = self._unsure_until.get(wrong.chat_id, -math.inf)
         is_mine = wrong.kind in ("seq", "removed") and asyncio.get_running_loop().time() < unsure_until
         self._counts["late changes of streams"] += is_mine
@@ -86,7 +87,7 @@ class Tabs(Reader):
             self._gone.add(chat_id)
 
     async def change(self) -> None:
-        """Remove and add chats; in the end all are on the stream."""
+        """Remove and add chats; at the end all chats are on the stream."""
         while True:
             await asyncio.sleep(self._dice.uniform(*CHANGE_SECONDS))
             if self.is_calm:
@@ -99,8 +100,8 @@ class Tabs(Reader):
             await self._give_back(sorted({*some, *self._missing}))
 
     async def _give_back(self, chat_ids: Sequence[str]) -> None:
-        """Add a chat until the server confirms it; with the id from before its removal, or without one: then it begins
-        anew. Adding a chat that is already there changes nothing."""
+        """Request the addition of a chat until the server confirms it. With the stream id from before its removal the
+        chat resumes; without an id it begins anew. Adding a chat that is already there changes nothing."""
         self._asked_again.update(chat_ids)
         self._gone.difference_update(chat_ids)
         for _ in range(TRIES):
@@ -110,14 +111,14 @@ class Tabs(Reader):
             await asyncio.sleep(self._dice.uniform(0.2, 1.0))
 
     def _place_of(self, chat_id: str) -> JsonObject:
-        """Returns the position to resume from, but only for a chat whose removal was seen: while events are under way,
-        the position is unknown."""
+        """Returns the position to resume from, or none if the removal was not seen, because events may then still be
+        under way."""
         if chat_id not in self._missing or not self._left_at[chat_id] or self._dice.random() < 0.3:
             return {}
         return {"from": self._left_at[chat_id]}
 
     async def _ask(self, change: JsonObject) -> bool:
-        """Send the change; returns True when it is made."""
+        """Send the change; returns True if the server made it."""
         body = msgspec.json.encode(change)
         try:
             answer = await self._lines.request(

@@ -1,4 +1,5 @@
-"""The judge of tool calls can find violations: client tools and sub-chats, with correct and with doctored evidence."""
+"""The rules of `calls.py` accept correct evidence of client tools and sub-chats, and find violations in doctored
+evidence."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The misbehaving proxy: it passes bytes on unchanged and in order, and each fault does what its name says."""
+"""The misbehaving proxy forwards bytes unchanged and in order, and each fault has the effect that its name states."""
 
 import asyncio
 import hashlib

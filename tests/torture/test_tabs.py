@@ -1,4 +1,4 @@
-"""A window attributes to itself only the effects of an addition whose request got no answer."""
+"""A window with tabs excuses only frames that its own unanswered addition may have caused."""
 
 from collections import Counter
 
@@ -16,7 +16,7 @@ CHATS = ["a", "b", "c"]
 
 
 class _Lines:
-    """Answers each change as the test tells it to."""
+    """Gives each change the answer that the test sets."""
 
     def __init__(self, answer: Answer | None) -> None:
         self._answer = answer
@@ -28,7 +28,7 @@ class _Lines:
 
 
 async def blamed(answer: Answer | None, change: JsonObject, *kinds: str) -> list[str]:
-    """Return the chats whose mistakes a window excuses after it requested that change."""
+    """Request that change, and return the chats of which the window then excuses mistakes."""
     window = Tabs(1, CHATS, [1], "seed", [], Counter())
     window._lines = _Lines(answer)  # type: ignore[assignment]  # it only asks
     await window._ask(change)

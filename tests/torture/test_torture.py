@@ -1,7 +1,7 @@
-"""Real processes under torture, for TORTURE_SECONDS (60): every promise is kept.
+"""Real processes under torture keep every promise, for TORTURE_SECONDS (60).
 
-`scripts/torture` is the same for any length. The required numbers are far below those of an idle machine; they only
-ensure that a run in which nothing happened does not pass.
+`scripts/torture` makes the same run with any length. The required numbers are far below those of an idle machine; they
+only ensure that a run in which nothing happened does not pass.
 """
 
 import json
@@ -28,7 +28,7 @@ SIZE = (
     "--chats", "120", "--subscribers", "60", "--real-clients", "10", "--mortals", "12", "--tabs", "10",
     "--commands-per-second", "60",
 )  # fmt: skip
-"""Half of what `scripts/torture` does by default: a test shares its machine with others."""
+"""The load is half of the default load of `scripts/torture`, because tests share their machine."""
 
 START_SECONDS = 120.0
 """Seconds for the start before the faults, and for the verdict."""
@@ -37,7 +37,8 @@ FAULTS_PER_SECOND_MIN = 0.5
 """Two faults a second are drawn; a fault whose target is already down is skipped."""
 
 ACCEPTED_PER_SECOND_MIN = 2.0
-"""Sixty commands a second are requested, from clients that wait for their answers, on a machine that others share."""
+"""The run requests sixty commands a second, but clients wait for their answers and other processes share the
+machine."""
 
 
 @pytest.mark.slow(SECONDS + 60)

@@ -1,4 +1,4 @@
-"""The judge can find violations: evidence of a correct run passes, and each way of doctoring it is found and named."""
+"""The verdict passes the evidence of a correct run, and finds and names each violation in doctored evidence."""
 
 from collections.abc import Callable
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""Tools whose every run leaves a line in a file, so that an extra run can be counted. The workers under torture load
+"""Tools that write a line to a file in every run, so that extra runs can be counted. The workers under torture load
 this file (`server.app`); the environment variable TORTURE_RUNS_FILE names the file of runs.
 
 A line is written by one write(2) to a file opened for appending, so it is written whole or not at all, even if the
@@ -42,7 +42,8 @@ def count_asked(word: str, ctx: ToolContext) -> str:
 
 
 LINGER_SECONDS = 1.5
-"""Seconds that a tool takes: long enough to be aborted, killed or taken over in its middle, at any depth."""
+"""Duration of a tool in seconds: long enough for an abort, a kill or a takeover during the tool, at any depth of
+sub-chats."""
 
 
 @tool(retry="safe")

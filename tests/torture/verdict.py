@@ -12,7 +12,7 @@
     what was attached is there, byte for byte                            blob
     nothing is left over                                                 leftover
 
-It uses no processes or faults, and must be able to fail: `test_verdict.py` and `test_calls.py` doctor evidence of a
+It uses no processes or faults. `test_verdict.py` and `test_calls.py` show that it can fail: they doctor evidence of a
 correct run (`sound.py`).
 """
 
@@ -39,7 +39,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """`counts` is for the report, in the order of its lines."""
+    """`counts` appears in the report, in the order of its lines."""
 
     violations: list[Violation]
     counts: dict[str, int]
@@ -170,7 +170,7 @@ def _judge_blobs(
     found: list[Violation],
     counts: Counter[str],
 ) -> None:
-    """Check that a message has the file that came with it, and that an edit without a file has that of the edited
+    """Check that a message has its command's file, and that an edit without a file has the file of the edited
     message."""
     for chat_id, reading in readings.items():
         edits = {asked.request_id for asked in commands[chat_id] if asked.type == "update_message"}

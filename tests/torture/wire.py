@@ -1,7 +1,7 @@
 """Requests and streams of HTTP over bare sockets: cheap enough for hundreds of readers beside the servers they read.
 
-It reads only the part of HTTP/1.1 that our own servers use: bodies with a length or in chunks. Any other answer, and
-every broken or silent connection, raises `Broken`: the caller tries another process, which is always safe.
+It reads only the part of HTTP/1.1 that Threadcast's servers use: bodies with a length or in chunks. Any other answer,
+and every broken or silent connection, raises `Broken`: the caller tries another process, which is always safe.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ HEAD_MAX_BYTES = 64 * 1024
 
 
 class Broken(Exception):
-    """No whole answer came: the connection could not be made, broke, or fell silent."""
+    """The caller received no whole answer: the connection could not be made, broke, or fell silent."""
 
 
 class Answer(NamedTuple):
@@ -38,8 +38,8 @@ class Answer(NamedTuple):
 
 
 class Lines:
-    """Requests over connections that are kept and reused, as browsers do. A connection that broke meanwhile is noticed
-    by the next request on it, which then raises `Broken` although it may never have been sent."""
+    """Makes requests over kept connections, as browsers do. If a kept connection has broken, the next request on it
+    raises `Broken`, although the request may not have been sent."""
 
     def __init__(self) -> None:
         self._idle: dict[int, list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]] = {}
@@ -48,7 +48,7 @@ class Lines:
         """Make one request and return its answer.
 
         Raises:
-            Broken: no whole answer within `seconds`; whether the server acted on the request is not known.
+            Broken: no whole answer came within `seconds`; the server may have acted on the request.
         """
         line: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         is_whole = False
@@ -79,7 +79,7 @@ class Lines:
 
 
 async def _whole_answer(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
-    """Return an answer, and whether another may follow on this connection."""
+    """Return an answer, and whether the connection can be reused."""
     status, headers = await _answer_head(reader)
     is_kept = headers.get("connection", "") != "close"
     if "chunked" in headers.get("transfer-encoding", ""):
@@ -91,11 +91,11 @@ async def _whole_answer(reader: asyncio.StreamReader) -> tuple[Answer, bool]:
 async def stream(
     port: int, path: str, last_event_id: str = "", *, silence_seconds: float, receive_buffer_bytes: int = 0
 ) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Yield the bytes of an event stream. A `receive_buffer_bytes` makes a reader whose slowness the server soon
-    notices.
+    """Yield the bytes of an event stream. With a small `receive_buffer_bytes` the server soon notices a slow reader.
 
     Raises:
-        Broken: not opened with 200, broken, ended in the middle of a chunk, or silent for `silence_seconds`.
+        Broken: the stream did not open with 200, broke, ended in the middle of a chunk, or was silent for
+            `silence_seconds`.
     """
     more = f"Accept: text/event-stream\r\nLast-Event-ID: {last_event_id}" if last_event_id else "Accept: */*"
     try:
