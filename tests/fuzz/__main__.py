@@ -1,8 +1,8 @@
-"""Fuzz a server of its own for a while: the OpenAPI document, odd headers and queries, and raw bytes.
+"""Start a server and fuzz it for some time: by the OpenAPI document, with odd headers and queries, and with raw bytes.
 
 python -m tests.fuzz --seconds 600 --seed 7
 
-The tests beside this file do the same for a short time, and fuzz the decoders.
+The tests in this directory do the same for a short time, and also fuzz the decoders.
 """
 
 import argparse

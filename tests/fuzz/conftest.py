@@ -1,4 +1,4 @@
-"""Laws are broken on purpose here, thousands of times, so the product's log lines are not shown."""
+"""Hides the product's log lines, because fuzzing causes thousands of errors on purpose."""
 
 from collections.abc import Iterator
 

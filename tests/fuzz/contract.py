@@ -195,7 +195,7 @@ EXAMPLES: dict[str, list[JsonObject]] = {
         {"messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 5, "max_tokens": 4},
     ],
 }
-"""For each operation with a JSON body, bodies that use all of its keys."""
+"""For each operation with a JSON body, example bodies that together use all of its keys."""
 
 _BLOB = b"some bytes"
 _AGENT: JsonObject = {"id": "ag1", "kind": "research"}
@@ -246,7 +246,7 @@ RAW_EXAMPLES: dict[str, list[JsonObject]] = {
         },
     ],
 }
-"""For each operation with another body, the lines of a body; [] if it has no lines."""
+"""For each operation with another type of body, the lines of an example; [] for a body without lines."""
 
 
 def _is_whole(_: object, value: object) -> bool:
@@ -266,7 +266,7 @@ def _document() -> JsonObject:
 
 class Asked(NamedTuple):
     """A body for an operation. `request` has arguments of httpx. `misfit` is the reason why the body does not fit the
-    document, '' if it fits."""
+    document; '' if the body fits."""
 
     request: dict[str, Any]  # Any: arguments of httpx
     misfit: str
@@ -356,7 +356,7 @@ def other_bodies(body: JsonObject) -> Iterator[JsonObject]:
 
 
 class _Absent:
-    """In place of a value: the key is left out."""
+    """Stands in place of a value whose key is left out."""
 
 
 def _paths(value: object, before: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -1,4 +1,4 @@
-"""Good inputs to begin with: the bodies of the conformance transcripts, a sample of every command and event, a chat's
+"""Good inputs for mutation: the bodies of the conformance transcripts, a sample of every command and event, a chat's
 log.
 
 Each list is made once, in a fixed order, so that a seed means the same inputs in every run.
@@ -44,7 +44,7 @@ PNG = (
 
 
 _BY = Principal("local", ("approve",))
-"""One permission only, because a set of two has an order that differs between processes."""
+"""The principal has one permission, because the order of a set of two differs between processes."""
 
 
 def _bytes(value: object) -> bytes:
@@ -52,7 +52,7 @@ def _bytes(value: object) -> bytes:
 
 
 def _posts(value: object) -> Iterator[object]:
-    """Every body that a transcript posts, wherever it stands."""
+    """Yield every body that a transcript posts, at any depth of the transcript."""
     if isinstance(value, dict):
         if isinstance(value.get("post"), dict):
             yield value["post"]
@@ -97,7 +97,7 @@ def events() -> list[bytes]:
 
 @cache
 def chat() -> PureChat:
-    """Return a chat that has everything: two branches, a call, a pause, a queue, an answer that is being written."""
+    """Return a chat with two branches, a call, a pause, a queue and an unfinished answer."""
     tools: dict[str, Tool] = {"clock": FakeTool(name="clock"), "mail": FakeTool(name="mail", policy="ask")}
     it = PureChat(table(tools))
     it.command(say("first", "first"), _BY)

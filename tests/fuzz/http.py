@@ -1,7 +1,7 @@
-"""A long run against a server of its own: `python -m tests.fuzz --seconds 600`.
+"""A long run against a separate server: `python -m tests.fuzz --seconds 600`.
 
-Repeats what `test_http.py` does once, each round with a seed that follows from the first; prints the requests and the
-statuses, and ends at the first violation, with the command that reproduces it.
+It repeats the rounds of `test_http.py`, each with a seed derived from the first seed, and prints the requests and
+statuses. It ends at the first violation and prints the command that reproduces it.
 """
 
 import collections
@@ -21,13 +21,13 @@ from tests.fuzz.served import alive, failure_of, served
 __all__ = ["EXAMPLES", "asked_for", "odd_round", "raw_round"]
 
 EXAMPLES, STORIES, STEPS, ODD_REQUESTS, RAW_REQUESTS = 15, 15, 10, 500, 300
-"""The counts of one round: requests of each operation, stories and their steps, odd requests, and requests that are not
+"""Counts of one round: requests of each operation, stories and their steps, odd requests, and requests that are not
 HTTP. A round takes half a minute."""
 
 
 def odd_round(url: str, seed: int, count: int, answers: collections.Counter[str]) -> None:
-    """Send well-formed requests with odd values: statuses are below 500, and every refusal has our one form. Raises
-    AssertionError."""
+    """Send well-formed requests with odd values, and check that statuses are below 500 and that refusals have
+    Threadcast's form. Raises AssertionError."""
     random = Random(seed)
     bodies = [*corpus.commands(), *corpus.exports(), b'{"message":"hi"}', corpus.PNG]
     for number in range(count):
@@ -47,7 +47,8 @@ _STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3})")
 
 
 def raw_round(url: str, seed: int, count: int, answers: collections.Counter[str]) -> None:
-    """Send arbitrary bytes: the connection ends before the deadline, without a status of 5xx. Raises AssertionError."""
+    """Send arbitrary bytes, and check that the connection ends before the deadline, without a status of 5xx. Raises
+    AssertionError."""
     random = Random(seed)
     bodies = corpus.commands()
     for number in range(count):
@@ -62,8 +63,8 @@ def raw_round(url: str, seed: int, count: int, answers: collections.Counter[str]
 
 
 def asked_for(seconds: float, seed: int, examples: int = EXAMPLES) -> int:
-    """Make rounds until the time is over, at least one, and return the exit status. With fewer `examples` of each
-    operation, a round has fewer of everything else in proportion."""
+    """Make rounds until the time is over, at least one round, and return the exit status. With fewer `examples` of each
+    operation, the other counts of a round shrink in proportion."""
     from tests.fuzz.openapi import (
         operations,
         stories,

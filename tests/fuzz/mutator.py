@@ -1,4 +1,5 @@
-"""Damages good inputs, as bytes and as JSON: inputs that are almost right reach further into a decoder than noise.
+"""Damages good inputs, as bytes and as JSON, because inputs that are almost valid reach further into a decoder than
+noise.
 
 Each choice is drawn from a `Random`, so the same numbers make the same bytes again. `run.py` passes the random numbers
 of hypothesis, which then shrinks the damage.
@@ -12,7 +13,8 @@ from random import Random
 __all__ = ["damaged", "mutated", "pieces"]
 
 INPUT_MAX_BYTES = 65_536
-"""Of one input. Larger inputs take long and find no more errors in decoders; bounds on size have separate tests."""
+"""Of one input. Maximum bytes of an input. Larger inputs take long and find no more errors in decoders; limits on size
+have separate tests."""
 
 _NUMBERS = (
     *("0", "-0", "-1", "1", "0.5", "-0.0", "1e400", "-1e400", "1e-400", "1E+2", "01", "+1", ".5", "1.", "0x10", "NaN"),
@@ -145,9 +147,9 @@ def damaged(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
             return data[:at]
         case 2:  # a hole
             return data[:at] + data[at + random.randrange(1, 20) :]
-        case 3:  # something that is special to some decoder
+        case 3:  # insert a token that is special to some decoder
             return data[:at] + random.choice(_RAW) + data[at:]
-        case 4:  # something special in its place
+        case 4:  # replace it by such a token
             put = random.choice(_RAW)
             return data[:at] + put + data[at + len(put) :]
         case 5:  # said twice
@@ -201,7 +203,7 @@ def _tree_changed(random: Random, text: bytes, corpus: Sequence[bytes]) -> bytes
             holder[key] = random.choice(_TEXTS)
         case 4 if isinstance(holder, dict):
             value = holder.pop(key)
-            if random.random() < 0.5:  # otherwise the value is removed
+            if random.random() < 0.5:  # otherwise remove the value
                 holder[random.choice((f"{key}x", "", "\0", "type", "__class__"))] = value
         case 5:  # a value from elsewhere
             other_holder, other_key = random.choice(slots)

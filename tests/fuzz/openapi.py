@@ -1,10 +1,10 @@
 """Tests a real server against the OpenAPI document with schemathesis: every operation alone, and sequences that follow
 links.
 
-Sends requests that fit the document and requests that do not; answers must have a status, a type and a shape that the
-document lists, never 5xx, and never succeed without a token. Streams end only when their reader disconnects, so they
-are opened, read until their first block, and closed. Where server and document differ, one of the two must be
-corrected. Each check that is switched off has a reason beside it.
+It sends requests that fit the document and requests that do not. Answers must have a status, a type and a shape that
+the document lists; they must never be 5xx, and never succeed without a token. Streams end only when their reader
+disconnects, so they are opened, read until their first block, and closed. Where server and document differ, one of the
+two must be corrected. Each check that is switched off has a reason beside it.
 """
 
 import contextlib
@@ -37,10 +37,11 @@ STREAMS = ("/v1/chats/subscribe", "/v1/chats/feed", "/v1/sidebar/subscribe")
 
 _NOT_ASKED = (
     # `test_contract.py` compares the verdicts on bodies in both directions, with a reason for each exception. These two
-    # checks also judge parameters, of which the server skips unknown ones (PROTOCOL §2), and chats.
+    # checks also judge chats and parameters, and the server ignores unknown parameters (PROTOCOL §2).
     "negative_data_rejection",
     "positive_data_acceptance",
-    # The check expects that a chat which one link made exists for the next; here a chat exists once its owner wrote it.
+    # The check expects that a chat made by one request exists at the next request; here a chat exists once its owner
+    # wrote it.
     "ensure_resource_availability",
     "object_level_authorization",  # needs two callers; tests/integration/test_auth_http.py has them
 )
@@ -62,9 +63,9 @@ def _lines(context: schemathesis.SerializationContext, value: object) -> bytes:
 
 
 def _document() -> JsonObject:
-    """Return our document with two changes that the published one cannot express: a token is required here, while other
-    servers run without; and a stream's schema describes its text, because schemathesis cannot read OpenAPI 3.1 event by
-    event."""
+    """Return the server's document with two changes that the published document cannot have: a token is required here,
+    while other servers need no token; and a stream's schema describes its text, because schemathesis cannot read
+    OpenAPI 3.1 event by event."""
     document = openapi_document()
     document["security"] = [{"bearer": []}]
     for item in document["paths"].values():
@@ -151,8 +152,8 @@ def stories(url: str, examples: int, steps: int, seed: int) -> Counter[str]:
     class Story(schema.as_state_machine()):  # type: ignore[misc]  # made at run time
         @initialize(target=kept, answered=strategies.booleans())
         def say(self, answered: bool) -> object:
-            """Call the operations that no link can lead to, because the client chooses a chat's id. A deleted chat
-            stays deleted."""
+            """Call the operations to which no link can lead, because the client chooses a chat's id. Check that a
+            deleted chat stays deleted."""
             body: JsonObject = {"type": "user_message", "client_request_id": uuid.uuid4().hex, "content": "hello"}
             headers = {"Prefer": "wait=5"} if answered else {}
             path = {"chat_id": f"story-{uuid.uuid4().hex}"}

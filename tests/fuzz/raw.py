@@ -3,7 +3,7 @@ HTTP.
 
 `odd_request` is well-formed with strange values; `broken_requests` is anything: changed bytes, pipelined requests,
 halves of requests, and slow pieces. The server must answer with a status below 500, or end the connection, before the
-deadline. It implements the wire and nothing about chats.
+deadline. It implements HTTP alone, and has no rules about chats.
 """
 
 import socket
@@ -117,7 +117,7 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """The connection was still open at the deadline, and the server had sent nothing or half an answer."""
+    """At the deadline the connection was still open, without a whole answer."""
 
 
 def _value(random: Random) -> str:
@@ -127,7 +127,8 @@ def _value(random: Random) -> str:
 
 
 def odd_request(random: Random, bodies: Sequence[bytes]) -> tuple[str, bytes]:
-    """Return a method, and a request of it that a parser accepts: the values are strange, the framing is correct."""
+    """Return a method and a request with this method that a parser accepts: its values are strange, its framing is
+    correct."""
     method, template = random.choice(_PATHS)
     path = template
     while "{}" in path:
@@ -151,7 +152,7 @@ def odd_request(random: Random, bodies: Sequence[bytes]) -> tuple[str, bytes]:
 
 
 def broken_request(random: Random, bodies: Sequence[bytes]) -> bytes:
-    """Return one or several pipelined requests, with or without a mistake in any place."""
+    """Return one or several pipelined requests, perhaps with a mistake anywhere."""
     whole = b"".join(odd_request(random, bodies)[1] for _ in range(random.choice((1, 1, 2, 5))))
     if random.random() < 0.5:
         whole = whole.replace(b"Connection: close\r\n", random.choice(_FRAMES), 1)
@@ -220,10 +221,10 @@ def _answer(head: bytes, body: bytes) -> Answer:
 
 
 def send_raw(url: str, data: bytes, random: Random) -> bytes:
-    """Return all bytes until the server closes the connection; of a stream, only those until the server begins to send.
+    """Return all bytes until the server closes the connection; of a stream, only the bytes up to its beginning.
 
     Raises:
-        NoAnswer: the server did neither before the deadline.
+        NoAnswer: the server neither answered nor closed before the deadline.
     """
     ends_at = time.monotonic() + DEADLINE_SECONDS
     came = bytearray()
@@ -239,6 +240,6 @@ def send_raw(url: str, data: bytes, random: Random) -> bytes:
                 connection.settimeout(max(0.01, ends_at - time.monotonic()))
         except TimeoutError:
             raise NoAnswer(f"still open after {DEADLINE_SECONDS:g} s: {data[:300]!r}") from None
-        except OSError:  # reset or closed in the middle, which also counts as an answer
+        except OSError:  # the server may also answer by a reset or close
             pass
     return bytes(came)

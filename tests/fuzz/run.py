@@ -28,7 +28,7 @@ FOUND = Path(__file__).parent / "found.json"
 
 
 def is_accepted(target: Target, data: bytes, random: Random) -> bool:
-    """Return whether the target accepts this input. Any exception, and a second of CPU, breaks the law. The garbage
+    """Return whether the target accepts this input. An exception, or a second of CPU, breaks the law. The garbage
     collector is paused, since its time depends on what all tests before have left in memory."""
     gc.disable()
     try:
@@ -47,9 +47,9 @@ def for_inputs(
     """Call `check` with inputs, and raise what it raises for the simplest input that fails.
 
     Args:
-        corpus: Good inputs, which are damaged in a few places.
-        count: How many inputs are made.
-        check: Receives an input, and random numbers for choices beside it, such as where it is cut.
+        corpus: Good inputs, of which a few places are damaged.
+        count: Number of inputs to make.
+        check: Receives an input, and random numbers for other choices, such as the places where the input is cut.
         found: Inputs that are tried first, each with twenty different random numbers.
     """
 

@@ -42,8 +42,8 @@ permissions = ["approve", "diagnostics"]
 """
 
 _CLOSED = "the handler is closed"
-"""uvicorn's own line when bytes that are not HTTP follow a request whose answer is still being made: uvicorn closes the
-connection at once, and what is then written finds the connection closed. Nobody else notices."""
+"""uvicorn logs this line when bytes that are not HTTP follow a request that has no answer yet: uvicorn closes the
+connection at once, and the answer is then written to a closed connection. Nobody else notices."""
 
 
 @contextlib.contextmanager
@@ -65,7 +65,7 @@ def alive(server: Process) -> None:
 
 
 def failure_of(status: int, body: bytes, content_type: str | None) -> JsonObject:
-    """Return our one form of an error (PROTOCOL §1), or a door's error around it, with a code of §17."""
+    """Return an error in Threadcast's form (PROTOCOL §1) with a code of §17, also from inside a door's error."""
     assert 400 <= status < 500, (status, body[:500])
     assert content_type == "application/json", (status, content_type, body[:500])
     failure: JsonObject = json.loads(body)

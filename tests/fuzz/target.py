@@ -1,8 +1,8 @@
 """A fuzzed decoder: a name, good inputs to begin with, and the law that it must keep.
 
-A law takes any bytes and returns whether the decoder accepted them; the documented error counts as a refusal. Any other
-exception breaks the law, and so do a second of CPU for one input (`run.py`) and memory that is kept
-(`test_decoders.py`).
+A law is a function that takes any bytes and returns whether the decoder accepted them; the documented error counts as a
+refusal. Any other exception breaks the law; so does a second of CPU for one input (`run.py`), or memory that is not
+freed (`test_decoders.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 __all__ = ["Law", "Target", "held"]
 
 Law: TypeAlias = Callable[[bytes, Random], bool]
-"""The random numbers are for choices beside the input, such as where it is cut."""
+"""The random numbers are for choices other than the input, such as the places where the input is cut."""
 
 
 class Target(NamedTuple):

@@ -72,8 +72,8 @@ AG_UI_BEYOND = re.compile(r"[(]/messages|a list of parts|[(]/tools")
 the tools."""
 
 RESPONSES_BEYOND = re.compile(r"\((input|items|text|tools|tool_choice|prompt|store|previous_response_id|\))")
-"""Places in bodies of Responses whose rules the schema does not say: items and tools of foreign types are open objects,
-and some fields are refused beside others."""
+"""Places in bodies of Responses with rules that the schema does not express: items and tools of foreign types are open
+objects, and some fields exclude each other."""
 
 Verdict: TypeAlias = tuple[bool, str]
 """Whether the server refused the body, and its message."""
@@ -110,13 +110,13 @@ def is_beyond_schema(operation_id: str, words: str) -> bool:
         return True
     if operation_id in ("createResponse", "createConversation") and RESPONSES_BEYOND.search(words):
         return True
-    # The document counts the bytes of a blob.
+    # The document gives the length of a blob in bytes.
     return operation_id != "uploadBlob" and any(known in words for known in BEYOND_SCHEMA)
 
 
 def differences(server: Process, operation_id: str, bodies: Iterable[Asked]) -> tuple[list[str], int, int]:
-    """Return the differences between document and server, and the numbers of bodies that both accept and that both
-    refuse."""
+    """Return the differences between document and server, the number of bodies that both accept, and the number that
+    both refuse."""
     path, _ = (json_operations() | raw_operations())[operation_id]
     found, taken, refused = [], 0, 0
     with httpx2.Client(base_url=server.url, headers=HEADERS, timeout=DEADLINE_SECONDS) as client:

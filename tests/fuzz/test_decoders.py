@@ -1,4 +1,4 @@
-"""Every decoder keeps its law for inputs that hypothesis makes from good ones, and for all inputs that once broke a
+"""Every decoder keeps its law for inputs that hypothesis makes from good inputs, and for all inputs that once broke a
 law.
 
 `FUZZ_INPUTS=100000 FUZZ_SEED=7 pytest tests/fuzz/test_decoders.py -n 2` makes more inputs, with another seed. An input
@@ -60,7 +60,7 @@ def test_every_decoder_gives_a_value_or_its_own_error_whatever_it_is_given(
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process ever had."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

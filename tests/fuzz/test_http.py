@@ -56,7 +56,7 @@ def test_bytes_that_are_no_requests_neither_hang_nor_break_the_server(server: Pr
 
 
 def test_requests_that_never_end_take_nothing_from_others(server: Process) -> None:
-    """Opens two hundred connections that sent half a request; the server answers others meanwhile."""
+    """Opens two hundred connections that send half a request; the server still answers other connections."""
     place = server.url.removeprefix("http://").partition(":")
     halves: list[socket.socket] = []
     try:

@@ -1,6 +1,7 @@
-"""The committed schemas and the structs agree on generated inputs: a schema accepts all that a struct reads or writes.
+"""The committed schemas and the structs agree on generated inputs: a schema accepts every input that a struct reads or
+writes.
 
-The tests also count inputs that both refuse, since an empty schema would refuse none.
+The tests also count inputs that both refuse, since an empty schema would refuse nothing.
 """
 
 import contextlib
@@ -22,7 +23,8 @@ from threadcast_protocol.wire.errors import Refused
 
 INPUTS = 2_000
 ENOUGH = 50
-"""Minimum inputs of each verdict: fewer would test little, and a schema is slow to judge an input that it refuses."""
+"""Minimum number of inputs for each verdict. Fewer inputs would test little, but a schema needs long to refuse an
+input."""
 
 _COMMITTED = threadcast.api.schema.DOCUMENTS
 

@@ -1,4 +1,4 @@
-"""`python -m tests.sim`: runs many seeds, or one with its history, or shows what happens without each safety rule.
+"""`python -m tests.sim`: runs many seeds, or one seed with its history, or searches without each safety rule.
 
 python -m tests.sim --seeds 20000            over all processors; exit status 1 if a seed fails
 python -m tests.sim --seed 1234 --history    what happened, in virtual milliseconds
@@ -45,7 +45,7 @@ def _one(seed: int, mix: str | None, with_history: bool, rule: Rule | None) -> i
     if not world.failures:
         print(f"seed {seed}: well, {world.loop.now:.2f} virtual seconds, {world.loop.steps} steps")
     sys.stdout.flush()
-    os._exit(1 if world.failures else 0)  # what is frozen stays frozen
+    os._exit(1 if world.failures else 0)  # frozen tasks are never resumed
 
 
 def _many(first: int, count: int, mix: str | None, processes: int, rule: str) -> int:

@@ -1,7 +1,7 @@
 """The rules of durable agents, each switched off in the real code.
 
-Each mutation is what a careless author of `agent_loop/durable` might have written. Each mutation removes one thing, and
-the book of the schedule (`book.py`) or another check must notice.
+Each mutation is what a careless author of `agent_loop/durable` might have written. Each mutation removes one rule, and
+the book of the schedule (`book.py`) or another check must notice it.
 """
 
 import asyncio
@@ -212,7 +212,7 @@ def _lost_answer_stays(put: Put) -> None:
 
 
 def _answer_beside_clients(put: Put) -> None:
-    """Mutation: whether a client carries out a call is checked before the path is free."""
+    """Mutation: the check whether a client carries out a call runs before the path is free."""
 
     async def write(self: _Writing, written: Any, args: Sequence[Any], kwargs: JsonObject) -> Operation:
         run = self._execution

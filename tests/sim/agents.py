@@ -2,8 +2,8 @@
 receives.
 
 The arguments of an operation depend on the results of the operations before it, so a wrong value spreads as in a real
-agent. The player takes nothing from outside but the context; what it draws itself (the variant of a fickle answer, the
-number of a step's value) differs on purpose from execution to execution.
+agent. The player's only input is the context. The values that it draws itself (the variant of a fickle answer, the
+number of a step's value) differ on purpose between executions.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ _ERRORS = (StepFailed, OutcomeUnknown, CallFailed, CallDenied, Rejected, Attempt
 
 
 def agents_of(world: "World", worker: str, has_new_code: bool) -> CustomAgents:
-    """Return the agents that a worker has. In a fifth of the seeds, the first worker in the second place has none."""
+    """Return the agents that a worker has. In a fifth of the seeds, the first worker in the second place has no
+    agents."""
     if world.plan.seed % 5 == 3 and worker == "w1-0":
         return CustomAgents([])
 
@@ -88,11 +89,11 @@ class _Player:
         self._has_new_code = has_new_code
 
     async def scope(self, ops: tuple[Op, ...], prefix: str) -> list[str]:
-        """Play the operations of a branch, and return what they returned. `prefix` is the branch's key."""
+        """Play the operations of a branch, and return their results. `prefix` is the branch's key."""
         seen: list[str] = []
         number = 0
         for index, op in enumerate(ops):
-            if op.kind in ("framework", "attempt"):  # it has keys of its own
+            if op.kind in ("framework", "attempt"):  # its operations have separate keys
                 seen.append(await self._op(op, f"{prefix}f{index}", seen))
                 continue
             key = f"{prefix}.{number}" if prefix else str(number)
@@ -111,7 +112,7 @@ class _Player:
         return is_new
 
     def _code_of(self, op: Op, prefix: str) -> Op:
-        """Return the operation that this worker's code has in place of a changed operation."""
+        """Return the operation that this worker's code has in the place of a changed operation."""
         old, new = op.branches[0][0], op.changed
         if not self._has_new_code or new is None:
             return old
@@ -139,7 +140,7 @@ class _Player:
         return said
 
     async def _go_on(self) -> None:
-        """Try to work after the end of the execution: each operation must raise again."""
+        """Try operations after the end of the execution: each operation must raise again."""
         process = PROCESS.get()
         for number in range(2):
             if process is None or process.is_dead:
@@ -151,7 +152,8 @@ class _Player:
             self._world.fail("an operation worked in a branch that had been cancelled")
 
     async def _value(self, op: Op, key: str, told: str) -> str:
-        """Carry out an operation and return its value as text. `told` summarizes what the branch has received."""
+        """Carry out an operation and return its value as text. `told` is a digest of the values that the branch has
+        received."""
         ctx, execution = self._ctx, self._execution
         match op.kind:
             case "step":
@@ -228,7 +230,8 @@ class _Player:
         return work
 
     async def _framework(self, op: Op, key: str, told: str) -> str:
-        """A model call, its calls at the same time in tasks of the framework, and another model call."""
+        """Play a framework's model call, its tool calls in simultaneous tasks of the framework, and another model
+        call."""
         names = op.name.split()
         calls = [Call(name, {"told": told}, id=f"call_{self._tag}-{key}-{n}") for n, name in enumerate(names)]
         shown = await self._message(op, f"{key}-1", told, calls)
@@ -279,7 +282,7 @@ class _Player:
         return said
 
     async def _attempt(self, op: Op, key: str) -> str:
-        """Carry out something that must not be repeated, and whose outcome the journal may not know."""
+        """Carry out a step or a call that must not be repeated, and whose outcome the journal may not know."""
         done = await self._ctx.seam.get(key)
         if done is None:
             await self._ctx.seam.attempt(key)

@@ -2,8 +2,8 @@
 received.
 
 The store reports each entry to the book, and the players (`agents.py`) report what they receive, at the moment when it
-happens. The book compares the two, and in the end judges the chat. It decodes the log's bytes itself, so it depends on
-no part of the product for the results of operations.
+happens. The book compares the two, and in the end judges the chat. It decodes the log's bytes itself, so its record of
+results does not depend on the code under test.
 """
 
 from collections import Counter
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 __all__ = ["Book", "Execution"]
 
 REST_SECONDS = 1.5
-"""After this many seconds a parked chat has been released, if nothing goes wrong."""
+"""Seconds after which a parked chat must have been released, if there are no faults."""
 
 _At = tuple[str, int, str]
 """A run, the number of its restarts, and the key of an operation."""
 
 
 class Execution:
-    """One execution of a function: it sees the results of operations in some process."""
+    """One execution of an agent's function in some process, and the results of operations that it receives."""
 
     def __init__(self, book: "Book", run_id: str, turn: int, process: Process | None) -> None:
         self._book = book
@@ -68,13 +68,13 @@ class Execution:
         self._book.executions.remove(self)
 
     def inputs(self, said: str) -> None:
-        """Record the inputs that the function was given."""
+        """Record the inputs that the function received."""
         before = self._book.inputs.setdefault(self._run, said)
         if before != said:
             self._book.world.fail(f"the inputs of {self._run} changed from {before} to {said}")
 
     def see(self, key: str, kind: str, name: str, said: str) -> None:
-        """Record a value or error that the function received, which the log must hold already."""
+        """Record a value or error that the function received; the log must already hold it."""
         self._book.see((*self._run, key), kind, name, said)
         for each, (pending_kind, value) in list(self._pending.items()):
             scope = each.partition(":")[0] if ":" in each else each.rpartition(".")[0]
@@ -83,26 +83,26 @@ class Execution:
                 del self._pending[each]
 
     def see_pending(self, key: str, kind: str, said: str) -> None:
-        """Record a value that the function received and that travels with the next append."""
+        """Record a value that the function received, and that the next append stores."""
         self._pending[key] = (kind, said)
 
     def see_call(self, call_id: str, said: str, *, has_result: bool = False) -> None:
-        """Record the result of a call that a framework received, which the log must hold already. `has_result`: the log
+        """Record the result of a call that a framework received; the log must already hold it. `has_result`: the log
         has a value in place of a message."""
         self._book.see_call((*self._run, call_id), call_id, said, has_result=has_result)
 
     def call_effect(self, call_id: str, retry: str) -> None:
-        """Record that a call of a framework has its effect now."""
+        """Record that a framework's call takes effect now."""
         self._book.take_call_effect((*self._run, call_id), call_id, retry)
 
     def effect(self, key: str, retry: str, step_key: str) -> None:
-        """Record that a step has its effect now."""
+        """Record that a step takes effect now."""
         self._book.take_effect((*self._run, key), retry, step_key, self.process)
 
 
 class Book:
-    """`records` are the records of each operation, in the order of the log. `texts` are all texts that an answer may
-    have, by the tag at their beginning."""
+    """`records` has each operation's records, in the order of the log. `texts` are all texts that an answer may have,
+    by the tag at their beginning."""
 
     def __init__(self, world: "World") -> None:
         self.world = world
@@ -143,7 +143,7 @@ class Book:
     # The store's reports.
 
     def take(self, entry: RawEntry) -> None:
-        """Take an entry that is in the log."""
+        """Read an entry that was stored in the log."""
         events = decode_once(entry.events)
         for event in events:
             self._follow(event)
@@ -169,7 +169,7 @@ class Book:
         self._note_ends(events)
 
     def _follow(self, event: Event) -> None:
-        """Check that nothing is added to the chat while an answer is written."""
+        """Check that no message is added to the chat while an answer is written."""
         match event:
             case MessageAdded():
                 if self._draft:
@@ -203,8 +203,8 @@ class Book:
         COUNTS["steered message taken"] += operation.kind == "steered" and operation.value != "[]"
 
     def _park(self, waits: tuple[Wait, ...], entry: RawEntry) -> None:
-        """Record that the function was suspended or continues. If it continues, something that it waited for must have
-        happened."""
+        """Record that the function was suspended or continues. If it continues, one of the events that it waited for
+        must have happened."""
         if waits:
             COUNTS["agent parked"] += 1
             if self.world.is_quiet:
@@ -271,8 +271,8 @@ class Book:
             self.world.fail(f"{at} returned {said} after it had returned {before}")
 
     def see_recorded(self, at: _At, kind: str, said: str) -> None:
-        """Check a value that had to travel with an append: it was received, and that append is durable. A gather has no
-        value in the log, and a version needs none where the journal goes on beyond it."""
+        """Check a received value that an append had to store: that append is durable. A gather has no value in the log,
+        and a version needs no value if later operations are in the journal."""
         record = self.last(at)
         if kind == "gather" or (kind == "version" and record is None):
             self._agree(at, said)
@@ -327,7 +327,7 @@ class Book:
             self.world.fail(f"the run {run_id} ended as {outcome}")
 
     def _check_path(self, path: list[Message]) -> None:
-        """Check that each call has one tool message after it, and that each answer appears once and is what its
+        """Check that one tool message follows each call, and that each answer appears once with the text that its
         function wrote."""
         open_calls: list[str] = []
         made: Counter[str] = Counter(call.id for message in path for call in message.tool_calls)

@@ -1,4 +1,4 @@
-"""The model and the tools of a schedule: their answers follow from their input, and from nothing else.
+"""The model and the tools of a schedule: their answers depend on their input alone.
 
 The last word of a user's text selects the model's behaviour: `say`, `slow`, `hang`, `once`, `safe`, `ask`, `ide`,
 `kill`. So the right text of every answer can be computed from the log alone, without knowing which process wrote it.
@@ -34,7 +34,7 @@ IDE_SECONDS = 1.5
 """Maximum seconds of a client tool, after which its timer fires."""
 
 HANG_SECONDS = 120.0
-"""A model that is silent for longer than any schedule, so that only an abort ends it."""
+"""Seconds of a model's silence, longer than any schedule, so that only an abort ends the call."""
 
 
 def answer_to(words: str) -> str:
@@ -84,7 +84,7 @@ class ScriptedModel:
 
 
 class SimTool:
-    """A `Tool` that takes its time, and reports each run to the `world` with the call that it ran for."""
+    """A slow `Tool` that reports each of its runs, with the call, to the `world`."""
 
     world: "ClassVar[World]"
 

@@ -1,9 +1,8 @@
-"""Time and randomness for the code under test: while a simulation is installed, the product's modules see these
-instead.
+"""Replaces time and randomness in the product's modules while a simulation is installed.
 
 Every module of `server` and `protocol` that imports the standard `time`, `random` or `secrets` gets a stand-in that
-belongs to the running schedule; nothing else is changed, and `uninstall` restores all of it. Constants that only make
-one wait longer are shortened, in proportion to the lease. No number of a schedule comes from the machine.
+belongs to the running schedule. Nothing else is changed, and the end of `installed` restores everything. Constants that
+only lengthen waits are shortened, in proportion to the lease. No number in a schedule depends on the machine.
 """
 
 import asyncio
@@ -97,7 +96,7 @@ def current(chance: Chance) -> Iterator[None]:
     if (running := getattr(asyncio.tasks, "_current_tasks", None)) is not None:  # as Python 3.11 to 3.13 call it
         vars(anyio_backend)["current_task"] = partial(
             running.get, loop
-        )  # without asyncio's frame; undone by `installed`
+        )  # without asyncio's frame; `installed` restores it
     try:
         yield
     finally:
@@ -181,8 +180,8 @@ _STAND_INS: list[tuple[str, object, object]] = [
 
 
 def _start_soon(tasks: Any, call: Callable[..., Any], *args: Any) -> None:  # Any: anyio's own
-    """Works like anyio's, but makes no handle for each task: a handle costs a scope, an event and a frame, and no
-    caller uses it."""
+    """Works like anyio's `start_soon`, but makes no handle for each task: a handle costs a scope, an event and a frame,
+    and no caller uses it."""
     scope, loop = tasks.cancel_scope, CURRENT[0].loop
     task = asyncio.Task(call(*args), loop=loop, name="")
     loop.tasks.append(task)
@@ -258,15 +257,15 @@ def installed() -> Iterator[None]:
         for name, value in values.items():
             put(module, name, value)
     anyio_backend.set = set  # type: ignore[attr-defined]  # a builtin, until the next line
-    # of scopes and tasks; a set is iterated in the order of addresses. Looked up hundreds of times in a schedule, and
-    # always the same.
+    # Sets of scopes and tasks would be iterated in the order of memory addresses. The backend is looked up hundreds of
+    # times in a schedule, and never changes.
     put(anyio_backend, "set", _InOrder)
     backend = anyio_backend.backend_class
     for name, module in sorted(sys.modules.items()):
         if name.startswith("anyio._core.") and hasattr(module, "get_async_backend"):
             put(module, "get_async_backend", lambda _asynclib_name=None: backend)
-    put(anyio_backend, "_task_states", {})  # weak in anyio
-    for name in ("_all_tasks", "_scheduled_tasks"):  # as Python 3.11 calls it, and as later ones do
+    put(anyio_backend, "_task_states", {})  # a WeakKeyDictionary in anyio
+    for name in ("_all_tasks", "_scheduled_tasks"):  # the names in Python 3.11 and in later versions
         if hasattr(asyncio.tasks, name):
             put(getattr(asyncio.tasks, name), "add", id)  # each new task is created here, and no caller uses the result
     put(abc.TaskGroup, "start_soon", _start_soon)
@@ -296,7 +295,7 @@ def installed() -> Iterator[None]:
     )
     for module in ours:
         if "_log" in vars(module):
-            put(module, "_log", structlog.get_logger().bind())  # bound once, since most lines are dropped
+            put(module, "_log", structlog.get_logger().bind())  # bound once for speed, since most lines are dropped
     try:
         yield
     finally:

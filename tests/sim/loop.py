@@ -32,8 +32,8 @@ class Stuck(Exception):
 
 
 class Process:
-    """The loop's record of a process. It is stopped when it is frozen or dead; `held` are the callbacks of a frozen
-    one, in order."""
+    """The loop's record of a process. `is_stopped` is true while the process is frozen or dead; `held` has the
+    callbacks of a frozen process, in order."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -54,13 +54,13 @@ PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer that does not use its loop."""
+    """A timer handle that does not use its loop."""
 
     __slots__ = ()
 
     def __init__(self, when: float, callback: Callable[..., object], args: Sequence[Any], context: Context) -> None:
-        # Replaces the constructor of the base class, whose debugging and source lookup of every callback are the main
-        # cost of a schedule.
+        # Replaces the base class's constructor, because its debug support and source lookup for every callback would be
+        # the main cost of a schedule.
         self._when = when
         self._callback = callback
         self._args = args
@@ -82,7 +82,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """Overrides the most frequent methods of a running loop, without the checks and debugging of the base class. A
     ready callback is a tuple of three, not a handle, because it is never cancelled."""
 
-    get_debug = bool  # `bool()` is False, and needs no frame: each future asks
+    get_debug = bool  # each future tests this value; `bool()` is False and needs no frame
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,8 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self.tasks: list[asyncio.Task[Any]] = []
         self._soon: deque[_Ready] = deque()
-        # The time, and a call (cancellable or not) or the future of a sleeper. The number keeps the order of insertion.
+        # Each timer has its time, a number that keeps the order of insertion, and a call (cancellable or not) or a
+        # sleeper's future.
         self._timers: list[tuple[float, int, _Timer | _Ready | asyncio.Future[None]]] = []
         self._numbers = itertools.count()
         self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]  # as for `get_debug`
@@ -100,7 +101,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def call_soon(
         self, callback: Callable[[Unpack[_Ts]], object], *args: *_Ts, context: Context | None = None
-    ) -> Any:  # Any: a handle is expected, and only kept
+    ) -> Any:  # Any: the caller only keeps the handle
         ready = (copy_context() if context is None else context, callback, args)
         self._soon.append(ready)
         return ready

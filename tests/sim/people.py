@@ -1,7 +1,7 @@
 """The simulated people: clients that keep a command until they have seen its ack, and readers that fold real frames.
 
 A client posts through a web node, repeats with the same nonce while it gets no answer, and posts every command without
-an ack again, with another nonce and perhaps through another node. A reader is the whole path from the log: hub, relay,
+an ack again, with another nonce, perhaps through another node. A reader is the whole path from the log: hub, relay,
 subscriber, connection, bytes, parser, reducer. Both use only what a real client could know.
 """
 
@@ -53,7 +53,8 @@ ACK_SECONDS = 2.0
 """A client posts again after this many seconds without an ack."""
 
 PERSON = Principal("local", ("approve",))
-"""One permission: a set of two would be written in an order that differs from process to process."""
+"""The person has only one permission, because a set of two would be written in an order that differs between
+processes."""
 
 PRINCIPAL = encode(PERSON)
 
@@ -114,7 +115,7 @@ class Reader:
             await anyio.sleep(0.2)
 
     async def drop(self) -> None:
-        """Break the connection; what was on its way is lost."""
+        """Break the connection; frames that were on their way are lost."""
         if self._connection is not None:
             self._connection.end("left")
 
@@ -169,7 +170,7 @@ class Reader:
 
 
 class Client:
-    """One command's sender. `is_done`: the command's ack was seen, or the command was refused."""
+    """One command's sender. `is_done`: the client has seen the command's ack, or the command was refused."""
 
     def __init__(self, world: "World", said: Said) -> None:
         self._world = world
@@ -195,7 +196,7 @@ class Client:
             if await self._post(world.any_node(), world.new_nonce()):
                 self._waiting = world.loop.create_future()
                 if self.said.kind in ("cancel", "import"):
-                    break  # these commands have no ack; their effects are checked
+                    break  # these commands have no ack; other checks look at their effects
                 world.later(ACK_SECONDS, _settle, self._waiting)
                 if not self.heard:
                     await self._waiting
@@ -208,8 +209,8 @@ class Client:
         self._world.background(self._post(self._world.any_node(), self._world.new_nonce(), tries=1))
 
     async def _post(self, node: Node, nonce: str, tries: int = 6) -> bool:
-        """Post the command; returns True if it is stored. The node repeats its own call with the same nonce until it
-        hears an answer."""
+        """Post the command; returns True if it is stored. The node repeats its call with the same nonce until it gets
+        an answer."""
         is_exempt = self.said.kind in ("params", "abort", "decide", "cancel", "poison")
         request = PostRequest(
             chat_id=CHAT,

@@ -1,9 +1,9 @@
-"""The plan that a seed determines: the messages of each client with their times, and the failures. It is drawn before
-anything runs, from the seed alone.
+"""Draws the plan of a seed: the messages of each client with their times, and the failures. It is drawn before anything
+runs, from the seed alone.
 
-A `Mix` is a kind of failure conditions. A seed draws one, so that each schedule stays short and its faults coincide.
-`world.py` carries the plan out. Everything that can be decided before the start is decided here, and printed at the
-head of a history.
+A `Mix` is a kind of failure conditions. A seed draws one mix, so that each schedule stays short and its faults
+coincide. `world.py` carries the plan out. Everything that can be decided before the start is decided here, and printed
+at the head of a history.
 """
 
 import random
@@ -16,13 +16,13 @@ __all__ = ["MIXES", "Mix", "Plan", "Said", "Trouble", "plan_of"]
 @dataclass(frozen=True)
 class Mix:
     """`calls`: chance of each fault per call of the store. `lost`: the share of lost wake-up tokens, inbox signals and
-    published messages. `troubles`: kinds of larger trouble, of which each seed draws `count`. `scripts`: weights of
-    what a user may say. `is_behind`: the store's clock steps back by a minute at once, so that after a failover the
-    same ids occur again. `watched`: the share of schedules in which a reader follows the chat; in the others only the
-    store's log shows what happened. `has_versions`: one worker is of the next version, others may change to it and
-    back; in the end all have it. `looks`: workers look for owners without a listener; in the others only leases end.
-    `agents`: durable agents answer; `changes`: a deploy changes their code; `frameworks`:
-    they are framework agents, which use the seam."""
+    published messages. `troubles`: kinds of larger trouble, of which each seed draws `count`. `scripts`: weights of the
+    words that a user may say (`cast.py`). `is_behind`: the store's clock steps back by a minute at the start, so that
+    after a failover the same ids occur again. `watched`: the share of schedules in which a reader follows the chat; in
+    the others only the store's log shows what happened. `has_versions`: one worker has the next version, others may
+    change to that version and back, and in the end all have it. `looks`: workers search for owners without a listener;
+    in other mixes only the end of a lease shows a dead owner. `agents`: durable agents answer; `changes`: a deploy
+    changes their code; `frameworks`: they are framework agents, which use the seam."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)

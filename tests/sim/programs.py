@@ -35,8 +35,8 @@ DEPTH_MAX = 2
 @dataclass(frozen=True)
 class Op:
     """One operation. `name` is the step, the tool or the version; `how` chooses the error in a step or an answer.
-    `is_strict`: its error leaves the branch. `changed`: the operation that new code has in this place, if a deploy
-    changes it; with `guard` the new code asks for that version first."""
+    `is_strict`: the branch does not catch the operation's error. `changed`: the operation that new code has in this
+    place, if a deploy changes it; with `guard` the new code requests that version first."""
 
     kind: str
     name: str = ""
@@ -52,8 +52,8 @@ class Op:
 @dataclass(frozen=True)
 class Program:
     """`restarts`: the number of times that the agent begins again from the top. `is_stubborn`: it catches its
-    cancellation, and continues. `guard`: the version that new code asks for before its changed step, '' if it does not
-    ask."""
+    cancellation, and continues. `guard`: the version that new code requests before its changed step; '' if it requests
+    no version."""
 
     ops: tuple[Op, ...]
     restarts: int = 0

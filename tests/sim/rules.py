@@ -12,9 +12,10 @@ Put = Callable[[Any, str, object], None]  # Any: a class or a module
 
 @dataclass(frozen=True)
 class Rule:
-    """`mix` has the conditions in which the rule matters; `within` is the number of seeds that the search may need,
-    from 0 on. `near`: the seed at which the tests begin, since they have less time. `tests/unit/test_state_cache.py`
-    checks that a cached state is identified by its whole head string: two histories with one id are too rare here."""
+    """`mix` names the failure conditions in which the rule matters. Without the rule, one of the first `within` seeds
+    must fail. `near` is the seed at which the tests begin their search, since they have less time.
+    `tests/unit/test_state_cache.py` checks that a cached state is identified by its whole head string: two histories
+    with one id are too rare here."""
 
     name: str
     mix: str

@@ -1,7 +1,7 @@
 """Runs seeds: one with its history, or thousands over the processors, and reports the findings.
 
-A schedule's frozen and dead tasks are never run again, nor destroyed: they stay in memory until their Python process
-ends, which it does after a few hundred seeds. So seeds run only in child processes, which exit by `os._exit`.
+The frozen and dead tasks of a schedule are neither run again nor destroyed: they stay in memory until their Python
+process ends, after some hundreds of seeds. Therefore seeds run only in child processes, which exit by `os._exit`.
 """
 
 import atexit
@@ -27,14 +27,14 @@ __all__ = ["Found", "find", "find_in_haste", "pool", "run_many", "run_one", "run
 
 SEEDS_PER_TASK = 50
 TASKS_PER_PROCESS = 20
-"""A Python process ends after 1,000 seeds: what they leave behind is then about 200 MB."""
+"""A Python process ends after 1,000 seeds, whose remaining tasks then take about 200 MB."""
 
 _KEPT: list[World] = []
 
 
 @dataclass
 class Found:
-    """The results of several seeds. `failed` has each seed with its sentences."""
+    """The results of several seeds. `failed` has each failed seed with sentences about its failures."""
 
     seeds: int = 0
     seconds: float = 0.0
@@ -68,7 +68,7 @@ def run_some(
     stop_at_first: bool = False,
     page_bytes: int = LOG_PAGE_BYTES,
 ) -> Found:
-    """Run these seeds, one after the other, in this process; `rule` is switched off. Pages of a log have
+    """Run these seeds, one after the other, in this process, with `rule` switched off. Pages of a log have
     `page_bytes`."""
     found = Found()
     begun = time.process_time()
@@ -88,8 +88,8 @@ def run_some(
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Run a block without garbage collection: its time depends on the machine, and finalizers are code that runs.
-    Existing objects are never collected, because the process ends after its seeds."""
+    """Run a block without garbage collection: the moment of a collection depends on the machine, and finalizers run
+    code. Existing objects are never collected; the process ends after its seeds."""
     gc.disable()
     yield
     gc.freeze()
@@ -101,7 +101,7 @@ def _task(asked: tuple[int, int, str | None, str]) -> Found:
 
 
 def find(rule_name: str, *, in_haste: bool = False) -> Found:
-    """Run seeds in the rule's conditions until one fails; this seed is the last one of `failed`."""
+    """Run seeds of the rule's mix until a seed fails; this seed is the last in `failed`."""
     rule = next(rule for rule in RULES if rule.name == rule_name)
     first = rule.near if in_haste else 0
     return run_some(range(first, first + rule.within), rule.mix, rule=rule, stop_at_first=True)
@@ -119,7 +119,8 @@ def pool(processes: int) -> Pool:
 
 
 def _leave_at_once() -> None:
-    """Exit at once: an ending interpreter would destroy frozen tasks, and so run their `finally`s without a loop."""
+    """Exit at once: an ending interpreter would destroy frozen tasks, and so run their `finally` blocks without a
+    loop."""
     atexit.register(os._exit, 0)
 
 

@@ -1,7 +1,8 @@
-"""The judge of takeovers: when an owner without a listener may be taken for dead, and what that may do.
+"""Judges takeovers: checks when a worker may treat an owner without a listener as dead, and the effects of that
+takeover.
 
-The store tells it of each claim, fence and verdict; `troubles.py` of each lost connection. It knows when a connection
-was really lost, which no worker can know. A broken rule is a sentence in the world's `failures`.
+The store reports each claim, fence and verdict to it; `troubles.py` reports each lost connection. Unlike a worker, it
+has the real time at which each connection was lost. A broken rule is a sentence in the world's `failures`.
 """
 
 from collections.abc import Sequence
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Silence"]
 
 LOOK_GAP_SECONDS = 0.15
-"""A silence that is shorter than this is no sign of death; the number of DISPATCH §7, not the product's constant."""
+"""A shorter silence does not show that an owner is dead. This is the number of DISPATCH §7, not the product's
+constant."""
 
 
 class Silence:
-    """Knows when each process lost its channels first and last; the two looks may see two losses."""
+    """Records the first and the last time that each process lost its channels, because a worker's two looks may see two
+    losses."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
@@ -32,7 +35,7 @@ class Silence:
         self._is_silent: set[str] = set()
         self._all_lost_at = -LEASE_SECONDS
         self._fenced: set[str] = set()  # workers that wrote a fence after their claim
-        self._former: dict[str, tuple[str, bool]] = {}  # by worker: its chat's former owner, and whether that had begun
+        self._former: dict[str, tuple[str, bool]] = {}  # by worker: the former owner, and whether it had begun
         self._frozen_at: dict[str, float] = {}
 
     # what happens
@@ -53,7 +56,7 @@ class Silence:
         self._frozen_at[name] = self._world.loop.now
 
     def settled_seconds(self) -> float:
-        """How long the store says that it has run; nothing once it was promoted."""
+        """Return the store's reported uptime in seconds; 0 after a replica was promoted."""
         return 0.0 if self._world.rollbacks else self._world.loop.now - self._all_lost_at
 
     # what may follow
@@ -84,10 +87,10 @@ class Silence:
             self._world.fail(f"{worker} took {owner} for dead soon after it had lost its own connection")
 
     def effect(self, process: Process | None, call_id: str, began_at: float) -> None:
-        """A tool that may not run twice has its effect. The log must not have said before how its call ended."""
+        """Check an effect of a tool that may not run twice: the log must not yet hold an outcome of the call."""
         world = self._world
         if process is None or self._frozen_at.get(process.name, -1.0) >= began_at:
-            return  # nothing inside of a frozen process can know how late it is
+            return  # code in a frozen process cannot know how late it is
         is_clock_wrong = any(trouble.kind in ("clock", "back") for trouble in world.plan.troubles)
         if world.rollbacks or world.deletes or is_clock_wrong:
             return

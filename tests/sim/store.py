@@ -1,10 +1,9 @@
 """The in-memory store of a schedule, and each process's unreliable connection to it.
 
-`SimStore` is the real `MemoryStore` with one bucket, a clock that may step, a memory of every entry that was ever
-trimmed, and replicas that can replace it. A `Way` is the connection that a process holds: its calls take time, are
-refused, lose their reply, arrive late or twice, as the schedule draws. A call that was sent is carried out even when
-its sender dies. `world.py` decides about failures. A step of the store is atomic, even if its call fails or is
-cancelled.
+`SimStore` is the real `MemoryStore` with one bucket, a clock that may step, a copy of every trimmed entry, and replicas
+that can replace it. A `Way` is the connection that a process holds: its calls take time, are refused, lose their reply,
+arrive late or twice, as the schedule draws. A call that was sent is carried out even when its sender dies. `world.py`
+decides about failures. A step of the store is atomic, even if its call fails or is cancelled.
 """
 
 import asyncio
@@ -52,7 +51,7 @@ DENIED_WHEN_FULL = frozenset({"post", "append", "take", "claim", "dead_letter"})
 
 
 class _Wires(_Switchboard):
-    """Channels that lose messages. PUBLISH counts a subscriber that never receives the message."""
+    """Channels that lose messages. If a message is lost, PUBLISH still counts its subscribers."""
 
     def __init__(self, world: "World") -> None:
         super().__init__()
@@ -97,8 +96,8 @@ def _copy_bucket(bucket: Bucket) -> Bucket:
 
 
 class SimStore(MemoryStore):
-    """`history`: the untrimmed log of each chat, without entries that were rolled back; `former`: the logs of its
-    earlier lives."""
+    """`history`: the untrimmed log of each chat, without entries that were rolled back; `former`: the logs of each
+    chat's earlier lives."""
 
     def __init__(self, world: "World") -> None:
         super().__init__(world.store_ms)
@@ -117,7 +116,7 @@ class SimStore(MemoryStore):
         return 0
 
     async def _arrive(self, chat_id: str = "") -> tuple[Chat, Bucket, int]:
-        """Takes no step of the loop, because the delay of the call has already passed."""
+        """This method does not wait, because the delay of the call has already passed."""
         chat = self._chats.get(chat_id)
         if chat is None:
             chat = Chat()
@@ -194,7 +193,7 @@ class SimStore(MemoryStore):
         return self._buckets[0]
 
     def restore(self, replica: Replica) -> None:
-        """Restore this data: everything written since then is lost."""
+        """Restore the replica's data: everything written since the replica was made is lost."""
         self._chats = {name: _copy(chat) for name, chat in replica.chats.items()}
         self._buckets = [_copy_bucket(replica.bucket)]
         self.history = {name: list(entries) for name, entries in replica.history.items()}
@@ -202,7 +201,7 @@ class SimStore(MemoryStore):
 
 
 class _Call(Generic[_T]):
-    """A call on its way to the store. It belongs to no process, so it arrives even if its sender dies."""
+    """A call on its way to the store. The call belongs to no process, so it arrives even if its sender dies."""
 
     __slots__ = ("_answer", "_name", "_process", "_step", "_what", "_world")
 
@@ -227,7 +226,7 @@ class _Call(Generic[_T]):
             self._answer.set_exception(trouble)
 
     def carry(self, fault: str) -> None:
-        """Carry out the step at the store; the fault decides what the caller learns."""
+        """Carry out the step at the store; the fault decides which answer the caller gets."""
         world, process = self._world, self._process
         if world.is_full and self._name in DENIED_WHEN_FULL:
             world.note(process.name, self._name, self._what, "full", "OOM")
@@ -247,18 +246,18 @@ class _Call(Generic[_T]):
                 self._answer.set_result(value)  # type: ignore[arg-type]  # without trouble it is the step's own
         elif fault == "lost":
             world.later(world.draw_between(0.05, 0.4), self.reply, Unavailable("the store did not answer in time"))
-        elif fault == "dies" and process.is_dead:  # clients that did not yet know of its death called a dead process
+        elif fault == "dies" and process.is_dead:  # clients that had not noticed its death called a dead process
             self.reply(Unavailable("the web process does not answer"))
         elif fault == "dies":
             world.kill(process)
 
 
 class Way(MemoryStore):
-    """The store as one process sees it. It has none of `MemoryStore`'s own data; the parts under test use only what is
-    overridden here."""
+    """The store as one process sees it. It holds no data of a `MemoryStore`; the parts under test use only the methods
+    that are overridden here."""
 
     def __init__(self, world: "World", process: Process, *, has_clients: bool = False) -> None:
-        """`has_clients`: clients outside of the process wait for its calls, and learn when it dies."""
+        """`has_clients`: clients outside of the process wait for its calls, and get an error when the process dies."""
         self._world = world
         self._process = process
         self._harness = world.store
@@ -345,8 +344,8 @@ class Way(MemoryStore):
             self._harness._switchboard.leave(line.channel, line.listener)
 
     def lose_channels(self, told_after: float, back_after: float) -> None:
-        """The store closes the connection of the channels. The process hears of it after so many seconds, and has
-        another one so many seconds later."""
+        """The store closes the connection of the channels. The process notices the loss after `told_after` seconds, and
+        has a new connection `back_after` seconds later."""
         for line in self._open:
             if line.is_connected:
                 self._disconnect(line)
@@ -397,7 +396,7 @@ _CALLS: dict[str, Callable[..., str]] = {
     "dead_letter": lambda chat_id, entry, reason: entry.request_id,
     "heads": _nothing,
 }
-"""Each call that a `Way` only passes on, and what the history records of its arguments."""
+"""Calls that a `Way` only forwards, each with the part of its arguments that the history records."""
 
 
 def _passed_on(name: str, describe: Callable[..., str]) -> Callable[..., Any]:  # Any: as the call
@@ -417,7 +416,7 @@ class _Bell:
         self._harness = harness
 
     async def wait(self, timeout_seconds: float) -> int | None:
-        return await self._harness.pop_bell([0], 3.0)  # longer than the product's: it saves only turns of the loop
+        return await self._harness.pop_bell([0], 3.0)  # longer than in the product, which only saves turns of the loop
 
     async def put_back(self, bucket: int) -> None:
         self._harness.ring(bucket)

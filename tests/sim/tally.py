@@ -1,4 +1,4 @@
-"""Counts the rare states that a search reached, and stands in for the product's metrics without a registry.
+"""Counts the rare states that a search reached, and replaces the product's metrics by counters without a registry.
 
 There is one object per Python process; reading the counters resets them. It does not depend on schedules. A state that
 no seed reaches is not tested, so `test_sim.py` asserts every name here.
@@ -61,7 +61,7 @@ RARE = (
 
 
 class _Child:
-    """One metric, or the metric with one set of labels."""
+    """A metric, with or without labels."""
 
     __slots__ = ("name",)
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[Pool]:
-    """Schedules run in processes of their own, which are thrown away."""
+    """Schedules run in separate processes that end with the test."""
     executor = pool(os.cpu_count() or 1)
     yield executor
     executor.close()
@@ -42,7 +42,7 @@ def found(workers: Pool) -> Found:
 
 @pytest.fixture(scope="module")
 def without(workers: Pool) -> dict[str, AsyncResult[Found]]:
-    """The findings of the search without each rule; the searches run at the same time."""
+    """Return the findings of the search without each rule; the searches run at the same time."""
     return {rule.name: workers.apply_async(find_in_haste, (rule.name,)) for rule in RULES}
 
 

@@ -1,6 +1,6 @@
 """Carries out the larger troubles of a plan: processes that die, freeze or change their version, and stores that fail.
 
-`world.py` decides when. A trouble comes from outside; nothing inside a process anticipates it.
+`world.py` decides when. A trouble comes from outside of the processes, which cannot anticipate it.
 """
 
 from typing import TYPE_CHECKING
@@ -90,7 +90,7 @@ def _replace(world: "World", worker: "Worker") -> None:
 
 
 def _fail_over(world: "World", who: int) -> None:
-    """Lose the primary: what the replica did not have yet is lost, and all connections break."""
+    """Lose the primary: writes that the replica did not have yet are lost, and all connections break."""
     replica, world.replica = world.replica, None
     if replica is None:
         return
@@ -130,7 +130,7 @@ async def _delete(world: "World") -> None:
 
 
 def deploy(world: "World", process: Process, *, is_newer: bool) -> None:
-    """Replace a process by one of the other version."""
+    """Replace a process by a process of the other version."""
     place = place_of(process)
     if is_newer != (place in world.newer):
         world.newer ^= {place}
@@ -138,5 +138,5 @@ def deploy(world: "World", process: Process, *, is_newer: bool) -> None:
 
 
 def place_of(process: Process) -> str:
-    """Return the place, which is the same for a process and for its replacements."""
+    """Return the name of the place that a process shares with its replacements."""
     return process.name.partition("-")[0]

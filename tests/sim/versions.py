@@ -1,9 +1,9 @@
-"""Processes of two versions on one store, as there are during a deploy and when one is taken back.
+"""Simulates processes of two versions on one store, as during a deploy and its rollback.
 
 The code under test is of one version. A newer process is therefore simulated by its connection to the store, which
-marks written data with the next version and removes the mark from read data. An older process receives such an entry as
-it would read it: without the parts that it does not know. `world.py` decides which processes are newer. An entry loses
-parts only for processes that must refuse it, so a visible loss means that the entry was not refused.
+marks written data with the next version and removes the mark from read data. An older process receives such an entry
+without the parts that it does not know. `world.py` decides which processes are newer. Only processes that must refuse
+an entry receive it without these parts, so a visible loss shows that a process did not refuse the entry.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -41,7 +41,7 @@ def understood_all(loaded: Loaded) -> Loaded:
 
 
 def _half_understood(entry: RawEntry) -> RawEntry:
-    """Returns the data as an older process would read it: without the facts, and without the beginning of an answer."""
+    """Return the data as an older process would read it: without the facts, and without the beginning of an answer."""
     if entry.version != NEWER:
         return entry
     COUNTS["newer log met by an older process"] += 1

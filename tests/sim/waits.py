@@ -1,4 +1,4 @@
-"""anyio's waits for the code under test, as light as a loop without sockets and threads can have them.
+"""Lighter versions of anyio's waits for the code under test, on a loop without sockets and threads.
 
 `clock.py` puts them in anyio's place while a simulation is installed. Task groups and cancel scopes are anyio's own,
 with its rules of cancellation; the frames around them, and the text of a cancellation's reason, are left out. A task
@@ -43,7 +43,7 @@ class Scope(CancelScope):
         states = anyio_backend._task_states
         task: asyncio.Task[Any] = vars(anyio_backend)[
             "current_task"
-        ]()  # Any: whatever it returns; ours, as `clock` says
+        ]()  # Any: tasks may return anything; `clock` replaces it
         self._host_task = task
         self._tasks.add(task)
         state = states.get(task)
@@ -110,7 +110,7 @@ class FailAfter(Scope):
 
 
 def cancel(scope: CancelScope, reason: str | None = None) -> None:
-    """Works like anyio's, without a description of the calling task."""
+    """Works like anyio's `checkpoint`, but without a description of the calling task."""
     if not scope._cancel_called:
         if scope._timeout_handle:
             scope._timeout_handle.cancel()

@@ -1,7 +1,7 @@
-"""Records a call that was carried out: counts rare states, and adds a line to the history.
+"""Records each call that was carried out: counts rare states, and adds a line to the history.
 
 `store.py` calls it through the world, at the moment of the step. It changes nothing. A history has a line for every
-call with a result, and none for calls that found nothing to do.
+call with a result; calls that found nothing to do are left out.
 """
 
 from typing import TYPE_CHECKING

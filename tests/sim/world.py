@@ -41,19 +41,19 @@ SETTLE_SECONDS = 90.0
 half as long."""
 
 LATE_SECONDS = 4.0
-"""The three takeovers after which a command counts as poison."""
+"""Number of takeovers after which a command counts as poison."""
 
 POLL_SECONDS = 0.1
 
 EXPECTED_ERRORS = ("run.crash_loop", "command.poisoned")
-"""The product's report of work whose owners died three times; among many failures, a harmless command may be
-reported."""
+"""The product's report of work whose owners died three times. With many failures, it may also report a harmless
+command."""
 TAKEN_AFTER = 0.3
 """Seconds that a person thinks before a decision."""
 
 
 class World:
-    """`failures` is empty if every check passed. `lines` is the history, kept if `with_history`."""
+    """`failures` is empty if every check passed. `lines` is the history; it stays empty without `with_history`."""
 
     def __init__(self, plan: Plan, *, with_history: bool = False, page_bytes: int = LOG_PAGE_BYTES) -> None:
         self.plan = plan
@@ -120,7 +120,7 @@ class World:
         return low + (high - low) * self._draws.random()
 
     def latency(self) -> float:
-        """The delay is mostly tiny, and sometimes long enough for other tasks to run in between."""
+        """The delay is usually tiny, and sometimes long enough for other tasks to run in between."""
         drawn = self._draws.random()
         return 0.0002 + drawn * 0.0008 if drawn < 0.8 else drawn * 0.02
 
@@ -176,7 +176,7 @@ class World:
             client.hear()
 
     def tell_soon(self, entry: RawEntry) -> None:
-        """Without readers, clients read the log now and then; until then the world has not settled."""
+        """Without readers, clients read the log now and then; the world has not settled before such a read."""
         self.untold += 1
         self.later(self.latency(), self._read_entry, entry)
 
@@ -189,7 +189,7 @@ class World:
                 self.decide_soon([reason.tool_call_id for reason in event.reasons])
 
     def decide_soon(self, call_ids: list[str]) -> None:
-        """A person looks at each question once, and sees the chat of an agent later than that of a model."""
+        """A person looks at each question once, and later at an agent's chat than at a model's chat."""
         for call_id in call_ids:
             name = f"d-{call_id}".replace(".", "_")
             if name not in self.clients and call_id.startswith(("call_", "ask-")):
@@ -263,7 +263,7 @@ class World:
         self.background(client.run())
 
     def run(self) -> None:
-        """Runs from the first command until everything rests, and then runs the checks."""
+        """Runs the schedule from the first command until everything rests, and then runs the checks."""
         asyncio.set_event_loop(None)
         SimTool.world = self
         self.note("outside", "begins", "", "", "")
@@ -304,10 +304,10 @@ class World:
     def _be_quiet(self) -> None:
         self.is_quiet = True
         self.is_full = False
-        # a clock that stays behind delays every score by the difference, which is not repaired
+        # if the clock stayed behind, every score would be late by the difference, which nothing repairs
         self.clock_offset_ms = 0
         self.note("outside", "quiet", "", "", "")
-        if self.plan.mix.has_versions:  # the end of a deploy; before it, perhaps no process can continue the chat
+        if self.plan.mix.has_versions:  # the deploy ends; until then perhaps no process can continue the chat
             for process in (*self.workers, *self.nodes):
                 deploy(self, process, is_newer=True)
 

@@ -1,4 +1,4 @@
-"""Attack a fleet of its own as a second principal for a while, and print what was asked.
+"""Start a fleet, attack it as a second principal for some time, and print counts of the requests.
 
 python -m tests.fuzz.principals --seconds 600 --seed 7
 """
@@ -19,7 +19,7 @@ ROUND_SECONDS = 30.0
 
 
 async def attack(seconds: float, seed: int) -> None:
-    """Attack in rounds until the time is over, at least twice: with known ids, and without."""
+    """Attack in rounds until the time is over, at least one round with known ids and one without."""
     answers: Counter[str] = Counter()
     began = time.monotonic()
     rounds = 0

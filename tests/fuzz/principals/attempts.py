@@ -1,4 +1,4 @@
-"""Makes the requests of a stranger who knows the owner's ids, or none of them, from the application's own list of
+"""Makes the requests of a stranger, who knows all or none of the owner's ids, from the application's own list of
 routes.
 
 Every parameter of a path, a query or a header, and every body, has a source of values here. `without_story` names the
@@ -101,8 +101,7 @@ class Attempts:
         return Attempt(method, path + (f"?{query}" if query else ""), self._headers(endpoint), body)
 
     def reads(self) -> list[Attempt]:
-        """Return plain reads of all values in all pools, to check that a reader with the permission would see the
-        secrets."""
+        """Return plain reads with all values of all pools; they check that a permitted reader would see the secrets."""
         paths = {
             self._filled(endpoint.path, chat_id)
             for endpoint in self._endpoints
@@ -115,7 +114,7 @@ class Attempts:
     # Values.
 
     def chat(self) -> str:
-        """Return the id of a chat, rarely of the stranger's own."""
+        """Return the id of a chat, rarely of a chat that the stranger owns."""
         return self._random.choice(self._own if self._random.random() < 0.15 else self._pools.chat_ids)
 
     def value(self, name: str) -> str:
@@ -271,7 +270,7 @@ class Attempts:
 
     def _mcp(self) -> bytes:
         chat_id, call_id = self.chat(), self.value("tool_call_id")
-        if self._random.random() < 0.2:  # an answer to a question of ours
+        if self._random.random() < 0.2:  # an answer to a question of the server
             own = json.dumps([chat_id, call_id, "x"])
             result = {"action": "accept", "content": {"approved": True}}
             return json.dumps({"jsonrpc": "2.0", "id": own, "result": result}).encode()

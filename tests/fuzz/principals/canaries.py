@@ -17,7 +17,7 @@ _ESCAPE = re.compile(rb"\\u([0-9a-fA-F]{4})")
 
 
 class Canaries:
-    """Makes secrets and finds them. An id may become known to others, for instance in an address; content may not."""
+    """Makes secrets and finds them. Others may learn an id, for instance from an address, but never content."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -45,7 +45,7 @@ class Canaries:
 
     @property
     def labels(self) -> dict[str, str]:
-        """All secrets, with the object that each belongs to."""
+        """Return all secrets, each with the name of its object."""
         return dict(self._label_of)
 
     @property
@@ -57,8 +57,8 @@ class Canaries:
         return frozenset(self._label_of.keys() - self._ids)
 
     def found(self, data: bytes) -> set[str]:
-        """Return the secrets in `data`: as they are or in another case, percent-encoded, with JSON escapes, in
-        hexadecimal, or in Base64 at any of its three offsets."""
+        """Return the secrets in `data`. It finds secrets in any case, percent-encoded, with JSON escapes, in
+        hexadecimal, and in Base64 at any of its three offsets."""
         if self._pattern is None:
             self._forms = {form: value for value in self._label_of for form in _forms(value)}
             self._pattern = re.compile(b"|".join(re.escape(form) for form in self._forms), re.IGNORECASE)
@@ -78,7 +78,7 @@ def _forms(value: str) -> Iterator[bytes]:
     yield data.hex().encode()
     for offset in range(3):
         whole = base64.b64encode(b"\0" * offset + data)
-        yield whole[4 if offset else 0 : -4]  # the ends depend on the neighbours
+        yield whole[4 if offset else 0 : -4]  # the characters at both ends depend on the neighbouring bytes
 
 
 def strings_of(value: object, key: str = "") -> Iterator[tuple[str, str]]:

@@ -26,14 +26,14 @@ _PER_CHAT = ("", "?view=tree", "/export", "/params", "/approvals", "/questions",
 
 
 class Pools(NamedTuple):
-    """The values that a caller puts into requests, by the name of the parameter, and ids of chats."""
+    """The values that a caller puts into requests, by the name of the parameter, and the caller's ids of chats."""
 
     chat_ids: list[str]
     values: dict[str, list[str]]
 
 
 class Owned:
-    """What the owner has. `chats` maps purposes to chats."""
+    """What the owner has. `chats` maps each purpose to the id of a chat."""
 
     def __init__(self, urls: Sequence[str], random: Random) -> None:
         self.canaries = Canaries(random)
@@ -50,7 +50,7 @@ class Owned:
         self._client = httpx2.AsyncClient(headers=bearer(OWNER), timeout=DEADLINE_SECONDS)
 
     async def make(self) -> None:
-        """Make all of it, in a few seconds."""
+        """Make all of the owner's data, in a few seconds."""
         await self._make_texts()
         await self._make_tool_chats()
         await self._make_waiting_chats()
@@ -65,7 +65,7 @@ class Owned:
                     self.canaries.learn_id(value, f"{key} of the server")
 
     async def close(self) -> None:
-        """Stop what still runs, so that a further round finds a quiet server."""
+        """Stop runs that have not ended, so that the next round finds a quiet server."""
         for chat_id in self.chats.values():
             await self._post(chat_id, {"type": "abort", "clear_queue": True}, {200, 202})
         await self._client.aclose()
@@ -73,7 +73,8 @@ class Owned:
     # The pictures and ids of the owned data.
 
     async def pictures(self) -> dict[str, bytes]:
-        """Return the bytes of all answers that show the owner's chats; those of equal chats are equal."""
+        """Return the bytes of all answers that show the owner's chats; they are equal before and after an attack that
+        changed nothing."""
         paths = [f"/v1/chats/{chat_id}{end}" for chat_id in self.chats.values() for end in _PER_CHAT]
         paths += [f"/v1/trajectories/{chat_id}" for chat_id in self.chats.values()]
         paths += [*self._blobs, "/v1/chats?limit=200", "/v1/trajectories?limit=200"]

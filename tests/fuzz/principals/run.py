@@ -39,14 +39,13 @@ STREAM_SECONDS = 0.3
 """Seconds without a byte after which an answer that may never end is closed."""
 
 ANSWER_SECONDS = 5.0
-"""Seconds after which an answer of a run is closed."""
+"""Seconds after which the stranger closes an answer that a run writes."""
 
 LATE_SECONDS = 240.0
-"""Maximum seconds that a round runs longer than requested until it has made its attempts: a busy machine needs this
-long."""
+"""Maximum seconds by which a round may exceed its requested time to finish its attempts, as on a busy machine."""
 
 LOGGED = ("name of a model", "name of a stream")
-"""Content that a log line may have: names that tell an operator the cause, and no text."""
+"""Content that a log line may have: names that show an operator the cause, but no text of a chat."""
 
 _GUARDED = re.compile(r"/+(?!v1/(?:ping|session)\b)(?:v1|chat|api|metrics)\b", re.IGNORECASE)
 """Paths that need a token. Everybody may ask for the page, probes and pings, and may sign out."""
@@ -82,8 +81,8 @@ class Round:
         self._attempts = self._attempts_min = 0
 
     async def run(self, seconds: float, attempts_min: int = 0) -> None:
-        """Make everything, attack it for this long and at least this often, and compare. Raises AssertionError with the
-        request that leaked."""
+        """Make the owner's data, attack it for `seconds` and with at least `attempts` requests, and compare the data
+        afterwards. Raises AssertionError with the request that leaked."""
         self._attempts_min = attempts_min
         try:
             await self._run(seconds)
@@ -185,7 +184,7 @@ class Round:
 
     @asynccontextmanager
     async def _listening(self, client: httpx2.AsyncClient, pools: Pools) -> AsyncIterator[None]:
-        """Keep the stranger's own lists and named streams open, and check each byte that they get."""
+        """Keep the stranger's own lists and named streams open, and check each byte that they receive."""
         async with anyio.create_task_group() as tasks:
             for url in self._urls:
                 for path in ("/v1/chats/feed", "/v1/sidebar/subscribe"):
@@ -254,7 +253,8 @@ class Round:
     # Checks.
 
     async def _check_that_owner_sees(self, pictures: dict[str, bytes], pools: Pools) -> None:
-        """Check that the search finds each secret in what the owner may read; otherwise it would find no leak."""
+        """Check that the search finds each secret in answers that the owner may read; otherwise the search would find
+        no leak."""
         canaries = self.owned.canaries
         found = set[str]().union(*(canaries.found(data) for data in pictures.values()))
         unseen = {canaries.labels[each] for each in canaries.contents - found} - {*NEVER_SHOWN}
@@ -286,7 +286,7 @@ class Round:
             yield client
 
     async def _begin_own(self, client: httpx2.AsyncClient) -> list[str]:
-        """Begin chats of the stranger's own, so that some attempts do what they are made for."""
+        """Begin chats that the stranger owns, so that some attempts succeed."""
         own = [f"own-{self._random.getrandbits(64):x}" for _ in range(3)]
         for chat_id in own:
             body = {"type": "user_message", "client_request_id": "first", "content": "mine"}
@@ -302,7 +302,7 @@ class Round:
 
 
 def _waiting(chat: JsonObject) -> list[JsonObject]:
-    """Return the calls and previews that wait for a decision, each with what a decision names."""
+    """Return the calls and previews that wait for a decision, each with the fields by which a decision names it."""
     previews = [each for each in chat.get("payloads", []) if each.get("approval") == "pending"]
     waiting = [*chat["runtime"].get("pause_reasons", []), *previews]
     names = ("tool_call_id", "payload_id", "input_hash")

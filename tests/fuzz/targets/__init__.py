@@ -17,7 +17,7 @@ __all__ = ["all_targets"]
 
 @cache
 def all_targets() -> dict[str, Target]:
-    """Return all targets in a fixed order, which is that of the table that a run prints."""
+    """Return all targets in a fixed order, in which a run prints its table."""
     found = [
         *command_targets(),
         *log_targets(),

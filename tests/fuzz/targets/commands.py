@@ -50,7 +50,7 @@ __all__ = ["check_command", "command_targets"]
 
 
 def check_command(command: Command) -> None:
-    """Apply the checks of the edge beyond those of the struct. Raises Refused."""
+    """Apply the checks that the endpoint makes in addition to the struct's. Raises Refused."""
     match command:
         case UserMessage():
             read_content(command.content, command.attachments)
@@ -94,8 +94,7 @@ def _inbox(data: bytes, random: Random) -> bool:
 
 
 def _content(data: bytes, random: Random) -> bool:
-    """Check the content of a body with and without a blob collector: content that is moved to a blob and referenced
-    must stay the same."""
+    """Check the content of a body with and without a blob collector: content that becomes a blob must stay the same."""
     try:
         content = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,5 +1,5 @@
-"""threadcast.toml and the environment: decoding gives settings, or one sentence that names the place of the wrong
-value.
+"""threadcast.toml and the environment: decoding returns settings, or raises one sentence that names the place of the
+wrong value.
 
 An operator may read that sentence in an emergency, so it must name the file or the variable; and it must not contain a
 secret.

@@ -1,5 +1,5 @@
 """Data that the product has written and reads back: events, facts, acks, states, entries. The data may be from a newer
-version, or damaged. Decoding must then raise one kind of error, and no other.
+version, or damaged. Decoding must then raise one kind of error, and no other error.
 """
 
 from random import Random

@@ -41,7 +41,7 @@ _REQUEST = Request(model="m", messages=[Message(role="user", content="hi", messa
 
 
 class _Fed:
-    """Yields the bytes that the server is supposed to have sent, in pieces."""
+    """Yields the bytes of the pretended answer, in pieces."""
 
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
@@ -85,7 +85,7 @@ class _Anthropic(Anthropic):
         return None
 
     async def _events(self, client: object, body: JsonObject) -> AsyncGenerator[bytes, None]:
-        encode(body)  # the request body, also that after a pause
+        encode(body)  # the request body, also for the request after a pause
         for event in self.fed.events():
             yield event
 

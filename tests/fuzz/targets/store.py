@@ -1,5 +1,5 @@
-"""Data from Redis as a reply contains it: entries, checkpoints, metas, traces. Other programs can write to Redis.
-Reading their data must raise `Internal` or fold nothing, and must never raise another exception.
+"""Data in the form of Redis replies: entries, checkpoints, metas, traces. Other programs can write to Redis. Reading
+their data must raise `Internal` or fold nothing, and must never raise another exception.
 """
 
 from collections.abc import Coroutine

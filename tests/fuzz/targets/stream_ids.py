@@ -1,6 +1,6 @@
 """Ids, positions, cursors, scopes, URLs of blobs: the short texts in paths, queries and headers.
 
-Each law also turns the value back into text: the result must equal the input, so that no value has two names.
+Each law also turns the value back into text, which must equal the input, so that no value has two spellings.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ __all__ = ["stream_id_targets"]
 
 
 def _text(law: Callable[[str, Random], bool]) -> Law:
-    """Return the text as it arrives: headers as Latin-1, queries and JSON as UTF-8."""
+    """Decode the text as the server does: headers as Latin-1, queries and JSON as UTF-8."""
 
     def of_bytes(data: bytes, random: Random) -> bool:
         return law(data.decode("latin-1") if random.random() < 0.5 else data.decode("utf-8", "replace"), random)

@@ -1,7 +1,7 @@
 """Server-Sent Events in both directions: any bytes, cut anywhere, and any text that is to be sent as one event.
 
-We have two readers: `framing/sse.py` for clients of ours, `providers/sse_split.py` for the streams of models. They were
-written independently, so each checks the other.
+We have two readers: `framing/sse.py` serves Threadcast's clients, and `providers/sse_split.py` reads the streams of
+models. They were written independently, so each parser checks the other.
 """
 
 import re
@@ -96,7 +96,7 @@ def _as_read(text: str | None) -> str:
 
 
 def _spliced(data: bytes, random: Random) -> bool:
-    """Check the native wire: an event's JSON is sent unchanged, or not at all."""
+    """Check the native wire: an event's JSON is sent unchanged, or encoding refuses it."""
     try:
         blocks = [
             Frame("c1", data, 1, 7).for_base(3),
