@@ -35,6 +35,8 @@ ROWS = {
     "fairness": "the first token of 50 modest callers while another caller floods the server with slow runs",
     "floods": "floods of hostile requests: memory, /livez, and what another caller waits",
     "holds": "how long one command holds the store: imports, checkpoints, blobs, logs, lists, leases",
+    "turns": "CPU of a turn, of an idle reader and of idle processes: costs that capacity needs",
+    "capacity": "computed, not measured: the processes for 100, 10,000 and 1,000,000 readers",
     "page": "the page in Chromium: opening a long chat, frames while an answer streams, download sizes",
 }
 """Maps the name of each row, which is a module, to its description in `--help`."""
