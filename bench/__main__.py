@@ -36,6 +36,7 @@ ROWS = {
     "floods": "floods of hostile requests: memory, /livez, and what another caller waits",
     "holds": "how long one command holds the store: imports, checkpoints, blobs, logs, lists, leases",
     "turns": "CPU of a turn, of an idle reader and of idle processes: costs that capacity needs",
+    "ids": "computed, not measured: the bytes of an SSE id on a stream of 1 to 64 chats",
     "capacity": "computed, not measured: the processes for 100, 10,000 and 1,000,000 readers",
     "page": "the page in Chromium: opening a long chat, frames while an answer streams, download sizes",
 }

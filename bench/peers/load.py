@@ -65,6 +65,8 @@ class Loaded(msgspec.Struct, frozen=True):
     p99_ms: float
     missing: int
     delivered: int
+    events: int
+    """The data lines that all readers received, with one or more tokens each, or none."""
 
     @property
     def per_second(self) -> float:
@@ -159,6 +161,7 @@ async def load(peer: Peer, readers: Helper, shape: Shape, tokens: int, round_: s
         p99_ms=quantile(found.latencies_us, 0.99) / 1000,
         missing=found.missing,
         delivered=found.tokens,
+        events=found.events,
     )
 
 

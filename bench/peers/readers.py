@@ -30,6 +30,7 @@ class Reader(asyncio.Protocol):
         self._headed_us: int | None = None
         self._seen: set[bytes] = set()
         self.bytes = 0
+        self.events = 0
         self.latencies_us: list[int] = []
         self.headed = asyncio.Event()
         self.done = asyncio.Event()
@@ -42,6 +43,7 @@ class Reader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         now = time.monotonic_ns() // 1000
         self.bytes += len(data)
+        self.events += data.count(b"\ndata:")
         if self._headed_us is None:
             self._headed_us = now
             self.headed.set()
@@ -95,6 +97,7 @@ async def read(load: Load) -> Found:
         missing=load.tokens * len(readers) - tokens,
         latencies_us=[each for reader in readers for each in reader.latencies_us],
         bytes=sum(reader.bytes for reader in readers),
+        events=sum(reader.events for reader in readers),
         refused=next((reader.refused for reader in readers if reader.refused), ""),
     )
 

@@ -15,7 +15,9 @@ import anyio
 import uvloop
 
 from bench.figures import Figure, Section, figure, progress, ratio
+from bench.peers.ag_ui import AgUi
 from bench.peers.agno import Agno
+from bench.peers.ai_sdk import AiSdk
 from bench.peers.durable import DurableStreams
 from bench.peers.langgraph import LangGraph
 from bench.peers.load import GRACE_SECONDS, SHAPES, Helper, Loaded, Shape, helper, load
@@ -30,7 +32,7 @@ __all__ = ["PEERS", "measure"]
 
 PEERS: dict[str, type[Peer]] = {
     each.name: each
-    for each in (Threadcast, LangGraph, Agno, Opencode, ResumableStream, DurableStreams, ResumableFastapi)
+    for each in (Threadcast, LangGraph, Agno, Opencode, AiSdk, ResumableStream, DurableStreams, ResumableFastapi, AgUi)
 }
 
 TOKENS = 50
@@ -137,9 +139,10 @@ def _figures(running: Sequence[Peer], loads: Loads) -> list[Figure]:
                     f"falls behind: {missing / total:.0%} had not arrived {GRACE_SECONDS:.0f} s after the model's last"
                 )
             store = sum(e.store_seconds for e in theirs) / sum(e.server_seconds + e.store_seconds for e in theirs)
-            share = f"{store:.0%} of it in the store" if store else ""
+            shares = [f"{sum(e.delivered for e in theirs) / max(1, sum(e.events for e in theirs)):.1f} tokens an event"]
+            shares += [f"{store:.0%} of it in the store"] if store else []
             speeds = [e.per_second for e in theirs]
-            found.append(figure(f"{key}.per_second", f"{what}: tokens per CPU s", speeds, "/s", note=share))
+            found.append(figure(f"{key}.per_second", f"{what}: tokens per CPU s", speeds, "/s", note=", ".join(shares)))
             if peer.name != Threadcast.name and len(ours) == len(theirs):
                 our_speeds = [e.per_second for e in ours]
                 found.append(ratio(f"{key}.ratio", f"{what}: threadcast's over it", our_speeds, speeds))

@@ -59,5 +59,7 @@ class Found(msgspec.Struct, frozen=True):
     missing: int
     latencies_us: list[int]
     bytes: int
+    events: int = 0
+    """The data lines that all readers received."""
     refused: str = ""
     """The first line of an answer with an error."""
