@@ -36,6 +36,8 @@ STREAMS_OF_A_BROWSER = 2
 SHARD_MAX_BYTES = 16e9
 """The most data of a shard. A rewrite of its append-only file may need as much memory again."""
 
+SHARDS = f"shards, 0 if {BUCKETS} are too few"
+
 SEARCH_MAX = 10**9
 """The number of readers at which `full_at` stops."""
 
@@ -317,7 +319,7 @@ def measure(small: bool) -> Section:
     for name, load in LOADS.items():
         for size in SIZES:
             found = plan(replace(load, readers=float(size)))
-            for kind, count in (("web processes", found.web), ("workers", found.workers), ("shards", found.shards)):
+            for kind, count in (("web processes", found.web), ("workers", found.workers), (SHARDS, found.shards)):
                 key = f"{name} {size} {kind}"
                 figures.append(figure(key, f"{size:,} readers, {name}: {kind}", [count], ""))
     return Section("capacity", "processes for readers, computed", "python -m bench.capacity", figures)
