@@ -2,5 +2,6 @@
 start (PROTOCOL §13).
 
 For each one-shot format there is a `Projection`, a pure class that turns the events of one run into frames.
-`compat/oneshot.py` passes it the events and sends the frames. A projection keeps only what it has shown of its run.
+`compat/oneshot.py` passes it the events and sends the frames. A projection stores only the content that it has already
+sent.
 """

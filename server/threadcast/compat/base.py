@@ -63,8 +63,8 @@ class Failure(NamedTuple):
 
 
 class RunSlice:
-    """Finds the run of the message with `request_id` in a chat's events, which must begin before the message was
-    posted; or takes the events of the open run `run_id`."""
+    """Finds the run of the message with `request_id` in a chat's events, or, with `run_id`, the events of that open
+    run. The events must begin before the message was posted."""
 
     def __init__(self, request_id: str, run_id: str | None = None) -> None:
         self.run_id = run_id
@@ -76,7 +76,7 @@ class RunSlice:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended or was refused, so that there is nothing left to stop."""
+        """Whether the run has ended or was refused, so that no run is left to abort."""
         return self.has_ended or self.refusal is not None
 
     def take(self, event: Event) -> bool:
@@ -116,9 +116,9 @@ class Projection(ABC):
     """Turns the events of one run into frames of a foreign format. `failure` is set with the last frame if the run did
     not complete.
 
-    `retry_text` is sent when the chat's reply guard has refused an answer and the model answers again; '' sends
-    nothing. `shows_diagnostics` tells that the format has a field for the run's trace. For a caller who may see the
-    trace, `diagnostics` is set to it before the run's last event.
+    The text `retry_text` is sent when the chat's reply guard has refused an answer and the model answers again; with ''
+    nothing is sent. `shows_diagnostics` is true if the format has a field for the run's trace. For a caller who may see
+    the trace, `diagnostics` is set to it before the run's last event.
     """
 
     shows_diagnostics = False
@@ -183,8 +183,8 @@ class Projection(ABC):
         """Return the JSON body for callers that want no stream (NET-9)."""
 
     def _pause(self, event: Event) -> list[OutFrame]:
-        """Return the frames of a run that waits for a person; these are the last frames here, because the formats of
-        one-shot endpoints cannot ask."""
+        """Return the frames of a run that waits for a person. In this class they are the last frames, because the
+        formats of one-shot endpoints cannot ask a person."""
         return self.fail("conflict", AWAITS_DECISION)
 
     @abstractmethod
@@ -196,15 +196,15 @@ class Projection(ABC):
         """Return the frames that end the stream; clients stop reading after the last of them."""
 
     def _is_retry(self, event: RuntimeUpdated) -> bool:
-        """Return whether the reply guard refused an answer, so that the model answers again. True once for each such
-        round, because after a crash a round may be announced twice."""
+        """Return whether the reply guard refused an answer, so that the model answers again. Returns True only once for
+        each such round, because a round may be announced twice after a crash."""
         if event.status_text != RETRY_STATUS or event.round == self._retried_round:
             return False
         self._retried_round = event.round
         return True
 
     def _is_mine(self, message_id: str) -> bool:
-        """Return whether the message is an answer of this run, and not one that a user edits meanwhile."""
+        """Return whether the message is an answer of this run, and not an answer that a user is editing."""
         return message_id in self._answers
 
 

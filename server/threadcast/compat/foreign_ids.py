@@ -1,7 +1,7 @@
 """Maps the ids of other servers' formats to ids of chats.
 
 An id that fits our pattern stays as it is (PROTOCOL §1). Any other id becomes a keyed hash of the id and of the caller,
-so that two callers who choose the same words get two chats, and no caller finds another's chat by guessing words.
+so that two callers who choose the same id get two chats, and no caller finds another caller's chat by guessing its id.
 """
 
 import hmac
@@ -32,13 +32,13 @@ def chat_id_of(foreign_id: str, door: str, owner: str, secret: bytes, path: str 
 
 
 def call_id_of(chat_id: str, tool_call_id: str) -> str:
-    """Return the id under which a client gets a call of its own tools. The id contains the chat's id, so that the call
-    is found even if the client does not know chats."""
+    """Return the id that a client gets for a call of one of its own tools. The id contains the chat's id, so that the
+    call is found even if the client does not know chats."""
     return f"{tool_call_id}@{chat_id}"
 
 
 def read_call_id(call_id: str) -> tuple[str, str]:
-    """Return the call's id in the chat, and the chat's id; the latter is '' if the id contains none. Ids of chats have
-    no `@`."""
+    """Return the call's id in the chat, and the chat's id; the chat's id is '' if the text contains no chat. Ids of
+    chats have no `@`."""
     own, mark, chat_id = call_id.rpartition("@")
     return (own, chat_id) if mark else (call_id, "")

@@ -158,8 +158,8 @@ async def _answer(request: Request, path: str, read: _Reader) -> Response:
 
 async def _chat_of(edge: Edge, ask: Ask, principal: Principal) -> ChatMeta | None:
     """Return the chat that the caller names; None for a chat that this request creates. Raises IdTaken if the request
-    would create a chat of another principal's id, and NotFound if the caller has deleted the chat, or has no such chat
-    and this endpoint does not create it."""
+    would create a chat whose id belongs to another principal. Raises NotFound if the caller has deleted the chat, or if
+    the caller has no such chat and this endpoint does not create it."""
     if ask.is_new:
         return None
     if ask.makes_chat:

@@ -68,7 +68,7 @@ ScopeOfRequest: TypeAlias = Annotated[
 
 
 class Fresh(msgspec.Struct, frozen=True):
-    """The values that a body does not contain: unused ids, and the time."""
+    """The values of a command that no body contains: unused ids, and the time."""
 
     chat_id: str
     request_id: str
@@ -76,10 +76,10 @@ class Fresh(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A one-shot request, decoded. `is_new` tells that the caller named no chat. `makes_chat` tells that the request
-    creates the named chat if it does not exist. `mode` is the unchecked value of the body. `wants_stream` is None if
-    the `Accept` header decides. `content_path` and `scope_path` are the places of the message and the scope in the
-    body; a scope without a path is never refused."""
+    """A one-shot request, decoded. `is_new` is true if the caller named no chat. `makes_chat` is true if the request
+    creates the named chat when that chat does not exist. `mode` is the unchecked value of the body. `wants_stream` is
+    None if the `Accept` header decides. `content_path` and `scope_path` are the places of the message and the scope in
+    the body; a scope without a path is never refused."""
 
     chat_id: str
     is_new: bool
@@ -131,8 +131,8 @@ class AgentChatRequest(OneShotRequest, frozen=True, kw_only=True):
 
 
 class PageChatRequest(OneShotRequest, frozen=True, kw_only=True):
-    """The body of `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope,
-    under any names."""
+    """The body of `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context form the scope.
+    Their values need not be declared scopes."""
 
     message: Text
     context: JsonObject | None = None
@@ -141,7 +141,7 @@ class PageChatRequest(OneShotRequest, frozen=True, kw_only=True):
 
 
 WORD_MAX = 256
-"""Characters of an unknown interaction type that are kept."""
+"""Maximum characters that are kept of an unknown interaction type."""
 
 _SCOPE_KEYS = ("current_page", "active_tab", "subtab")
 """Keys of a page's context that make up the scope, the widest first."""
@@ -246,8 +246,8 @@ def _chat(named: str | None, fresh: Fresh, path: str) -> tuple[str, bool]:
 
 
 def _interaction(word: str | None) -> Interaction | None:
-    """Return the interaction. An unknown type becomes a `text` whose data keeps the type's name for prompts and
-    tools."""
+    """Return the interaction. An interaction of an unknown type becomes a `text`. Its data contains the type's name for
+    prompts and tools."""
     if not word:
         return None
     kind = _INTERACTIONS.get(word)

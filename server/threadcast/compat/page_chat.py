@@ -4,7 +4,8 @@
 The types are `status`, `text_delta`, `tool_start`, `tool_progress` and `tool_complete`. The last frame is `complete`,
 `error`, or, after an abort, `cancelled`; a run that reached its limit of rounds is `complete`. Only this format marks
 the place of a tool call in the text, with `[[tool:ID]]`, where ID is its `tool_use_id` (FE-8). The joined deltas equal
-`payload.message`, unless an answer was cleaned, or written again after a crash; in that case the payload is right.
+`payload.message`, unless an answer was cleaned, or generated again after a crash. In these cases the payload has the
+right text.
 """
 
 from threadcast.compat.base import Failure, OutFrame, Projection, appended_text, json_frame
@@ -116,7 +117,7 @@ class PageChat(Projection):
         return frames
 
     def _hear(self, message: Message) -> None:
-        """Take a final answer of this run, or the result of one of its tools."""
+        """Record a final answer of this run, or the result of one of its tools."""
         if self._is_mine(message.message_id):
             self._final = message
             self._pieces[message.message_id] = [text_of(message.content)]

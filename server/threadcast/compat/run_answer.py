@@ -1,8 +1,8 @@
 """The answer that shows one run of a chat in another server's format: a stream of frames, or one JSON body.
 
-An endpoint hands over a projection and, if the run is still to begin, a function that posts the command. The answer
-follows the chat before it posts, passes the run's events to the projection and sends its frames. If the client
-disconnects, the run is aborted or goes on, as the endpoint says.
+An endpoint passes a projection and, if the run has not begun, a function that posts the command. The answer follows the
+chat before it posts, passes the run's events to the projection and sends its frames. The endpoint decides whether the
+run is aborted or continues when the client disconnects.
 """
 
 import secrets
@@ -35,14 +35,15 @@ __all__ = ["Post", "RunAnswer"]
 _log = structlog.get_logger()
 
 Post = Callable[[str | None], Awaitable[None]]
-"""Posts the commands of a request. The argument is the credential that the request has for tools. Raises Refused, which
-refuses the request before the first byte."""
+"""Posts the commands of a request. The argument is the request's credential for tools. Raises Refused, which refuses
+the request before the first byte."""
 
 TICK_SECONDS = 1.0
 """Seconds between checks, on a silent stream, whether a heartbeat is due or the server is stopping."""
 
 LEAVE_SECONDS = 5.0
-"""Seconds that stopping an abandoned run may take. Once the abort is posted, it takes effect in any case."""
+"""Maximum seconds for posting the abort of an abandoned run. A posted abort takes effect even if this time has
+passed."""
 
 MODEL_FAILED_STATUS = 502
 """The HTTP status of a JSON answer whose run failed: the model behind this server gave no valid answer."""
@@ -53,13 +54,13 @@ is."""
 
 
 class RunAnswer(Response):
-    """An answer that lasts as long as the run that `run` finds.
+    """An answer that streams the run that `run` finds and ends with it.
 
-    `post` posts the commands after the answer has begun to follow the chat; None if the run is open already. With
+    `post` posts the commands after the answer has begun to follow the chat; it is None if the run is already open. With
     `joins`, the projection first gets the chat's present state (`Projection.join`), and `run` names the open run. If
     the client disconnects, the run is aborted, or its message `request_id` is removed from the queue if the run has not
-    begun; with `detaches`, both stay. `is_tagged` puts the chat's id as SSE id on the first and the last frame. `more`
-    are further headers of the answer.
+    begun. With `detaches`, neither happens. `is_tagged` puts the chat's id as SSE id on the first and the last frame.
+    `more` are further headers of the answer.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class RunAnswer(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, scope: Scope, send: Send, data: bytes) -> bool:
-        """Send bytes. Returns False if the client accepted no frame for too long; then its connection is dropped, as if
+        """Send bytes. Returns False if the client accepted no data for too long; then its connection is dropped, as if
         the client had disconnected."""
         try:
             async with Deadline(self._edge.limits.subscriber_stall_seconds):
@@ -215,8 +216,8 @@ class RunAnswer(Response):
             )
 
     async def _stop(self, watch: RunWatch) -> None:
-        """Remove the request's message from the queue, or abort its run if it has begun. A run that has ended stays as
-        it is."""
+        """Remove the request's message from the queue, or abort its run if it has begun. A run that has ended is not
+        changed."""
         own, chat_id = self._run, self._chat_id
         with anyio.CancelScope(shield=True), anyio.move_on_after(LEAVE_SECONDS):
             try:

@@ -1,7 +1,7 @@
 """The endpoints that a foreign GUI calls at its start: its chat list and its sidebar (PROTOCOL §13).
 
-They show this server's own list and feed with other field names. In that format a chat is a trajectory, and times are
-ISO 8601. The answers have exactly the fields that the GUI expects.
+They show this server's own list and feed with other field names. The format calls a chat a trajectory, and its times
+are ISO 8601. The answers have exactly the fields that the GUI expects.
 """
 
 import secrets
@@ -41,7 +41,7 @@ PROTOCOL_VERSION = 2
 Section: TypeAlias = Literal["workspace", "chats", "tasks", "buddy"]
 
 SIDEBAR_CHATS = 50
-"""Chats in the sidebar's section; the GUI requests more by `next_cursor`."""
+"""The number of chats in the sidebar's section; the GUI requests more with `next_cursor`."""
 
 
 class Trajectory(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +82,7 @@ class TrajectoryList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SidebarEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole content of one section: workspace, chats, tasks or buddy."""
+    """The whole content of one section; the sections are workspace, chats, tasks and buddy."""
 
     type: Literal["section_snapshot"]
     section: Section

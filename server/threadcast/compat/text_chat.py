@@ -71,6 +71,6 @@ class TextChat(Projection):
 
     def _last(self, outcome: str) -> list[OutFrame]:
         frames = [json_frame("done", {"session_id": self.chat_id})]
-        if self.failure is not None and self._error is None:  # no event has explained the outcome
+        if self.failure is not None and self._error is None:  # no event has given a reason for the outcome
             frames.insert(0, json_frame("error", self.failure._asdict()))
         return frames

@@ -668,7 +668,7 @@ export interface McpFailure {
   error: string;
 }
 
-/** A request, a notification (without `id`), or the client's answer to a request of ours (without `method`). */
+/** A request, a notification (without `id`), or the client's answer to a request of this server (without `method`). */
 export interface McpMessage {
   jsonrpc: "2.0";
   id?: string | number | null;
@@ -824,7 +824,7 @@ export interface OpenAIModels {
   object?: string;
 }
 
-/** The body of `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context are the scope, under any names. */
+/** The body of `POST /api/chat/stream`. `current_page`, `active_tab` and `subtab` of the context form the scope. Their values need not be declared scopes. */
 export interface PageChatRequest {
   /** Any JSON. */
   mode?: unknown;
@@ -1255,7 +1255,7 @@ export interface SetUsage {
   usage: Usage;
 }
 
-/** The whole content of one section: workspace, chats, tasks or buddy. */
+/** The whole content of one section; the sections are workspace, chats, tasks and buddy. */
 export interface SidebarEvent {
   type: "section_snapshot";
   section: "buddy" | "chats" | "tasks" | "workspace";

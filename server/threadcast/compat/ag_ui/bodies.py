@@ -1,6 +1,6 @@
 """The body of an AG-UI request, `RunAgentInput` (ag-ui.com/spec/1.0, and PyPI `ag-ui-protocol` 1.0), and its content.
 
-Unknown fields are skipped. A body contains all messages that the client knows; those that the chat already has are
+Unknown fields are skipped. A body contains all messages that the client knows; messages that the chat already has are
 skipped.
 """
 
@@ -128,7 +128,7 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def is_1_0(self) -> bool:
-        """Whether the client knows outcomes that AG-UI 1.0 added. Earlier clients name no version."""
+        """Whether the client knows outcomes that AG-UI 1.0 added. Clients before 1.0 send no version."""
         return self.protocol_version is not None
 
     @property
@@ -140,8 +140,7 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def untrusted_context(self) -> JsonObject:
-        """The client's information about itself, for the context of the run: prompts and tools read it under these
-        keys, and no other code does."""
+        """The client's information about itself, for the context of the run: only prompts and tools read these keys."""
         told: JsonObject = {}
         if not isinstance(self.state, UnsetType) and self.state not in (None, {}):
             told["ag_ui_state"] = self.state
@@ -179,8 +178,9 @@ def content_of(message: SentMessage, path: str) -> Content:
 
 
 def result_of(message: SentMessage, path: str) -> tuple[str, bool]:
-    """Return the text of a tool's result, and whether the tool failed. An image with its data is a line of its own, as
-    results have images (PROTOCOL §10). Raises BadRequest if the content is neither a text nor parts."""
+    """Return the text of a tool's result, and whether the tool failed. An image with its data becomes a separate line
+    of the text, because results contain images in this form (PROTOCOL §10). Raises BadRequest if the content is neither
+    a text nor parts."""
     if isinstance(message.content, str):
         text = message.content
     else:

@@ -20,14 +20,14 @@ STATE_TYPE = "ag_ui_state"
 
 
 class ClientState:
-    """The state that the client of one stream has."""
+    """Keeps the state that was last sent to the client of one stream."""
 
     def __init__(self) -> None:
         self._shown: Any = UNSET  # Any: JSON, or UNSET before the first snapshot
 
     def show(self, state: Any) -> list[OutFrame]:  # Any: JSON
-        """Return the event that gives the client this state: first a snapshot, later the change. Returns [] if the
-        client has the state already."""
+        """Return the event that sends this state to the client: a snapshot the first time, later a JSON Patch. Returns
+        [] if the client already has the state."""
         before, self._shown = self._shown, state
         if before is UNSET or not isinstance(before, dict) or not isinstance(state, dict):
             return [] if before is not UNSET and before == state else [event("STATE_SNAPSHOT", snapshot=state)]
@@ -36,7 +36,8 @@ class ClientState:
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:  # Any: JSON
-    """Return the JSON Patch (RFC 6902) that turns one object into the other, by whole values of its keys."""
+    """Return the JSON Patch (RFC 6902) that turns one object into the other. A changed key's value is replaced as a
+    whole."""
     patch: list[dict[str, Any]] = [{"op": "remove", "path": _pointer(key)} for key in before if key not in after]
     for key, value in after.items():
         if key not in before:
@@ -52,8 +53,8 @@ def _pointer(key: str) -> str:
 
 
 def newest_state(state: ChatState) -> Any:  # Any: JSON, or UNSET
-    """Return the newest state in a chat: from a tool's payload, or from a message of the user. Returns UNSET if there
-    is none."""
+    """Return the newest state in a chat: from a tool's payload, or from a message of the user. Returns UNSET if the
+    chat has no state."""
     indexes = {key: index for index, key in enumerate(state.path)}
     found: Any = UNSET  # Any: JSON
     found_at = -1

@@ -68,7 +68,8 @@ class History:
         return [shown for message in path for shown in self.translated(message)]
 
     def translated(self, message: Message) -> list[JsonObject]:
-        """Return the client's messages for one message of ours: none, one, or an answer after its reasoning."""
+        """Return the client's messages for one stored message: no message, one message, or a reasoning message and its
+        answer."""
         if message.hidden:
             return []
         shown_id = self._ids.shown_id(message)
@@ -144,9 +145,9 @@ def given_message(message: SentMessage) -> JsonObject:
 def snapshots(before: Sequence[str], shown: Sequence[JsonObject]) -> list[list[JsonObject]]:
     """Return the snapshots after which a client that has the messages `before` has exactly the messages `shown`.
 
-    One is enough if the known messages come first. Otherwise a snapshot of the equal beginning comes first, because
-    `@ag-ui/client` 1.0 keeps the positions of known messages and appends the others. The client also keeps its
-    reasoning if a snapshot has none; this is the reason for the empty reasoning message.
+    One snapshot is enough if the known messages come first. Otherwise an additional snapshot of the equal beginning
+    comes first, because `@ag-ui/client` 1.0 keeps the positions of known messages and appends the others. The client
+    also keeps its own reasoning if a snapshot contains no reasoning, so snapshots contain an empty reasoning message.
     """
     ids = [message["id"] for message in shown]
     known = set(ids)

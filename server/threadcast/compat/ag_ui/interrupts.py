@@ -30,7 +30,7 @@ APPROVAL_SCHEMA: JsonObject = {
 """The JSON Schema of the answer to an approval. The model reads `note`; `arguments` replace those of the call."""
 
 _NO_CALL = frozenset({"question", "round_limit"})
-"""Reasons whose `tool_call_id` is not the id of a call."""
+"""Reasons of a pause whose `tool_call_id` is not the id of a tool call."""
 
 
 class ApprovalAnswer(msgspec.Struct, frozen=True):
@@ -73,8 +73,8 @@ def interrupt_of(reason: PauseReason) -> JsonObject:
 
 
 def decisions_in(entries: Sequence[ResumeEntry], reasons: Sequence[PauseReason]) -> list[Decision]:
-    """Return the decisions for those answers that the chat still waits for; an answer to an older question has no
-    effect. `cancelled` denies.
+    """Return the decisions for the answers that the chat still waits for. An answer to an older question has no effect.
+    `cancelled` denies.
 
     Raises:
         BadRequest: an answer does not have the form of its interrupt.

@@ -1,10 +1,10 @@
 """The ids of messages that AG-UI clients choose, and the ids that clients see. Pure.
 
-Clients resend their whole history, so an id of theirs must lead to the same message of ours each time. The command that
-adds a message of the user has a request id made from the client's id, and the message keeps it
+Clients resend their whole history, so the same client id must always map to the same stored message. The command that
+adds a message of the user has a request id made from the client's id, and the message stores this request id
 (`Message.client_request_id`): `agui-ID` if the id fits our pattern, `agux-BASE64` if it is short, else `aguh-HASH`. A
 message of a restored history keeps the client's id, or gets `agm-HASH`. A hash cannot be reversed: the client that
-knows the id sends it with each request, and `SentIds` takes it from there. Other clients see our own id.
+knows the id sends the id with each request, and `SentIds` reads it there. Other clients see this server's id.
 """
 
 import base64
@@ -19,11 +19,10 @@ from threadcast_protocol.wire.messages import Message
 __all__ = ["IDS_KEY", "SentIds", "request_id_of", "restored_id_of"]
 
 IDS_KEY = "ag_ui_ids"
-"""The key in a message's context under which the ids of several client messages are kept, if the message contains
-several."""
+"""The key in a message's context for the ids of the client's messages, if several of them became this message."""
 
 _ENCODED_MAX_BYTES = 80
-"""The maximum length of an id that is kept in base64: with its prefix it fits the 128 characters of a request id
+"""The maximum length of an id that is stored as base64: with its prefix it fits the 128 characters of a request id
 (PROTOCOL §1)."""
 
 _PLAIN_MAX_CHARACTERS = 120
@@ -49,7 +48,7 @@ def _hash(foreign_id: str) -> str:
 
 
 class SentIds:
-    """The ids in one request: finds the messages of ours that the client knows, and their ids."""
+    """Maps between the client's ids in one request and the stored messages."""
 
     def __init__(self, messages: Iterable[SentMessage] = ()) -> None:
         self._by_request: dict[str, str] = {}
@@ -74,12 +73,12 @@ class SentIds:
         return self._by_request.get(request_id) or _plain_id(request_id) or message.message_id
 
     def has_result_of(self, call_id: str) -> bool:
-        """Return whether the client sent a result of this call, so that it already shows one."""
+        """Return whether the client sent a result of this call, so that it already shows a result."""
         return call_id in self._by_call
 
 
 def _plain_id(request_id: str) -> str | None:
-    """Return the client's id in a request id; None if it contains no readable id."""
+    """Return the client's id in a request id; None if the request id contains no readable id."""
     prefix, _, word = request_id.partition("-")
     if prefix == "agui":
         return word or None

@@ -20,7 +20,7 @@ def event(kind: str, **fields: object) -> OutFrame:
 
 
 class OpenAnswer:
-    """The answer `message_id`; its `text` and `reasoning` are already known to the client."""
+    """Makes the events of the answer `message_id`. The client already knows `text` and `reasoning`."""
 
     def __init__(self, message_id: str, text: str = "", reasoning: str = "") -> None:
         self.message_id = message_id
@@ -77,7 +77,7 @@ class OpenAnswer:
         return frames
 
     def calls(self, calls: Sequence[ToolCall]) -> list[OutFrame]:
-        """Return the events of all calls so far, whose arguments grow."""
+        """Return the events of all calls up to now. Their arguments may still grow."""
         frames: list[OutFrame] = []
         for call in calls:
             key, name, arguments = call.id, call.function.name, call.function.arguments

@@ -82,7 +82,7 @@ async def _answer(request: Request, mode: str) -> Response:
     if await edge.is_hidden(chat_id, principal):
         if wish_of(asked, None, params).begins:
             raise IdTaken
-        chat_id = f"{chat_id}."  # a chat that cannot exist: the caller learns nothing about the other chat
+        chat_id = f"{chat_id}."  # this chat cannot exist, so the caller learns nothing about the other chat
     elif await edge.own_or_new(chat_id, principal) is not None:
         state, _ = await load_folded(edge.store, chat_id, with_facts=False)
     wish = wish_of(asked, state, params)

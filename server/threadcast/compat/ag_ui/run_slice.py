@@ -1,5 +1,5 @@
-"""Finds the events that belong to an AG-UI request: those of an open run, of the request's new message, or of both in
-turn."""
+"""Finds the events that belong to an AG-UI request: the events of an open run, of the run of the request's new message,
+or of one after the other."""
 
 from collections.abc import Collection
 
@@ -20,8 +20,8 @@ _CHANGES_PATH = (MessageAdded, MessageRemoved, MessagesTruncated, MessageUpdated
 
 
 class TurnSlice(RunSlice):
-    """The run of the message `request_id`, if the request has one. With `open_run_id`, the rest of that run comes
-    first.
+    """Finds the run of the message `request_id`, if the request has a message. With `open_run_id`, the rest of the open
+    run comes first.
 
     Before the message's own run begins, only changes of the path are passed on, so that a snapshot can be complete. The
     answers to the commands `awaited` are always passed on.

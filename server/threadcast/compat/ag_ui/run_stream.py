@@ -52,10 +52,10 @@ PROTOCOL_VERSION = "1.0"
 class RunStream(Projection):
     """Makes the events of one answer.
 
-    `request_id` is that of the request's new message, '' without one. `awaited` are the ids of the commands that
-    continue the open run: the stream does not end at a pause before they are answered. `shows_all` tells to begin with
-    a snapshot of the messages; otherwise the client gets one if its messages differ from the chat's. `given` are new
-    messages of the client, which snapshots contain before the path has them.
+    `request_id` is the id of the request's new message, '' if the request has no message. `awaited` are the ids of the
+    commands that continue the open run: the stream does not end at a pause before they are answered. With `shows_all`,
+    the stream begins with a snapshot of the messages; otherwise it sends a snapshot only if the client's messages
+    differ from the chat's. `given` are new messages of the client: snapshots contain them even before the path does.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RunStream(Projection):
         self._usage: dict[str, Usage | None] = {}
 
     def body(self) -> JsonObject:
-        """Return '': this format has no answer without a stream."""
+        """Return {}, because this format always streams its answers."""
         return {}
 
     # -- joining
@@ -138,14 +138,14 @@ class RunStream(Projection):
         return event("RUN_STARTED", threadId=self._asked.thread_id, runId=self._asked.run_id, **version, **more)
 
     def _snapshot(self) -> list[OutFrame]:
-        """Return the events that give the client exactly the messages of the path, and its own new ones."""
+        """Return the events after which the client has exactly the messages of the path and its own new messages."""
         messages = self._path if self._open is None else [*self._path, self._open.so_far()]
         shown = [*self._history.of(messages), *(given_message(each) for each in self._given.values())]
         before, self._order = self._order, dict.fromkeys(message["id"] for message in shown)
         return [event("MESSAGES_SNAPSHOT", messages=each) for each in snapshots(list(before), shown)]
 
     def _note(self, message: Message) -> None:
-        """Remember that the client has this message, after its earlier ones."""
+        """Record that the client has this message, after its earlier messages."""
         for shown in self._history.translated(message):
             self._order.setdefault(shown["id"])
 
@@ -176,7 +176,7 @@ class RunStream(Projection):
         if self._asked.is_1_0:
             told |= {"outcome": outcome, **self._usage_field()}
         elif outcome["type"] == "interrupt":
-            told["outcome"] = outcome  # clients before 1.0 know this outcome, and no other except success
+            told["outcome"] = outcome  # clients before 1.0 know only this outcome and success
         return [*self._closed(), event("RUN_FINISHED", **told)]
 
     def _last(self, outcome: str) -> list[OutFrame]:
@@ -189,7 +189,7 @@ class RunStream(Projection):
         return [*self._closed(), event("RUN_ERROR", **told)]
 
     def _usage_field(self) -> JsonObject:
-        """Return the tokens of the answers in this stream, by model. Our prompt tokens include those of caches."""
+        """Return the tokens of the answers in this stream, by model. `prompt_tokens` includes cached tokens."""
         found: list[JsonObject] = []
         for model, usage in self._usage.items():
             if usage is not None:
@@ -236,7 +236,7 @@ class RunStream(Projection):
                 return self._extra(event)
 
     def _before_run(self, event: Event) -> list[OutFrame]:
-        """Take a change of the path before the request's own message. The arrival of that message begins the run."""
+        """Process a change of the path before the request's own message arrives. This message begins the run."""
         match event:
             case MessageAdded(message=message):
                 self._put(message, event.index)
@@ -294,7 +294,7 @@ class RunStream(Projection):
         return self._snapshot() if self._history.translated(message) else []
 
     def _final(self, message: Message) -> list[OutFrame]:
-        """Take the final form of an answer."""
+        """Send the final form of an answer."""
         answer, self._open = self._open, None
         frames: list[OutFrame] = []
         if answer is None or answer.message_id != message.message_id:

@@ -22,9 +22,9 @@ __all__ = ["Wish", "wish_of"]
 
 
 class Wish(NamedTuple):
-    """The effect of a request. `continues` are the commands that continue the open run, `begins` those that begin a
-    chat or a run. `request_id` is that of the new message, '' without one; `message_at` is the index of the new message
-    in the body, and `given` are the client's own messages that the path does not have yet."""
+    """The effect of a request. `continues` are the commands that continue the open run; `begins` are the commands that
+    begin a chat or a run. `request_id` is the id of the new message, '' without a new message. `message_at` is the
+    index of the new message in the body. `given` are the client's own messages that the path does not have yet."""
 
     continues: list[Command]
     begins: list[Command]
@@ -95,7 +95,7 @@ def _new_messages(asked: RunInput, state: ChatState | None) -> list[tuple[int, S
 
 
 def _answers(asked: RunInput, state: ChatState) -> list[Command]:
-    """Return the commands for those results and answers that the chat waits for."""
+    """Return the commands for the results and answers that the chat waits for."""
     given = {
         message.tool_call_id: (index, message)
         for index, message in enumerate(asked.messages)
@@ -121,9 +121,9 @@ def _answers(asked: RunInput, state: ChatState) -> list[Command]:
 
 
 def _waits_for_clients_alone(state: ChatState) -> bool:
-    """Return whether the open run waits for results that this client does not bring. The client's new message then ends
-    the run, since it would otherwise wait for the tools' deadline. A call that an editor has claimed counts as being
-    carried out."""
+    """Return whether the open run waits only for results that this client does not send. The client's new message then
+    ends the run, which would otherwise wait until the tools' deadline. A call that an editor has claimed is treated as
+    running."""
     calls = state.runtime.ide_calls
     waiting = {call.tool_call_id for call in calls if call.claimed_by is None}
     return (
@@ -144,5 +144,6 @@ def _joined(contents: Sequence[Content]) -> Content:
 
 
 def _new_request_id() -> str:
-    """Return a new id: the chat takes each answer once, so a repeated request need not have the same id."""
+    """Return a new request id. It need not be the same when a request is repeated, because the chat accepts each answer
+    only once."""
     return f"ag-ui-{secrets.token_hex(12)}"

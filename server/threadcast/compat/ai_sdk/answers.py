@@ -1,7 +1,7 @@
 """The approvals and tool results in an assistant message that a page sends back, as commands (PROTOCOL §11, §12).
 
 Only answers that the chat still waits for become commands. An answer to an older question, or about an ended call, has
-no effect; the page then reads what happened.
+no effect; the stream then shows the page the present state.
 """
 
 import secrets
@@ -50,7 +50,8 @@ def answers_in(message: UIMessage, state: ChatState) -> list[Command]:
 
 
 def _request_id() -> str:
-    """Return a new id: the chat decides once about each call, so a repeated request need not have the same id."""
+    """Return a new request id. It need not be the same when a request is repeated, because the chat accepts only one
+    decision about each call."""
     return f"ai-sdk-{secrets.token_hex(12)}"
 
 

@@ -77,8 +77,8 @@ class ChatRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def answered(self) -> UIMessage | None:
-        """The assistant message that is sent back with approvals or results; None for a new turn. A page names an
-        earlier message in `messageId` if that message waits."""
+        """The assistant message that the page sends back with approvals or results; None for a new turn. A page names
+        an earlier message in `messageId` if that message waits."""
         if self.trigger != "submit-message":
             return None
         named = next((message for message in self.messages if message.id == self.message_id), self.messages[-1])
@@ -86,7 +86,7 @@ class ChatRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def asked(self) -> tuple[int, UIMessage]:
-        """The last user message and its index. Raises BadRequest if there is none."""
+        """The last user message and its index. Raises BadRequest if the body has no user message."""
         for index in range(len(self.messages) - 1, -1, -1):
             if self.messages[index].role == "user":
                 return index, self.messages[index]

@@ -1,7 +1,7 @@
 """The UI message stream v1 of the AI SDK: a run's events as chunks (`uiMessageChunkSchema` in npm `ai` 6).
 
-`UIStream` sends what the page's copy lacks: everything for a page that begins or reloads; for a page that sends back
-approvals or results, the outputs of the calls that the copy contains, and then the steps after those in the copy.
+`UIStream` sends the content that the page's copy of the message lacks. A page that begins or reloads gets everything. A
+page that sends back approvals or results gets the outputs of the calls in its copy, and then the later steps.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -63,10 +63,10 @@ _FINISH_REASONS = {"complete": "stop", "limit": "length", "error": "error", "abo
 class UIStream(Projection):
     """Makes the chunks of one answer.
 
-    `known` are the tool parts of the page's copy of the message, and `steps` the number of steps in it. The input of a
-    call that had not begun, or had no result, is sent once more. `awaited` are the ids of the commands that the request
-    posts: the stream does not end at a pause before they are answered. `user_id` is the message of the user whose
-    answer is shown, by default the last one.
+    `known` are the tool parts of the page's copy of the message, and `steps` the number of steps in it. For a call in
+    the copy that has not begun or has no result, the input is sent again. `awaited` are the ids of the commands that
+    the request posts: the stream does not end at a pause before they are answered. `user_id` is the message of the user
+    whose answer is shown, by default the last one.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class UIStream(Projection):
         self._turn: dict[str, Message] = {}
 
     def body(self) -> JsonObject:
-        """Return '': this format has no answer without a stream."""
+        """Return {}, because this format always streams its answers."""
         return {}
 
     # -- joining
@@ -147,14 +147,14 @@ class UIStream(Projection):
         return self._user_id in (None, last)
 
     def _note_calls(self, message: Message) -> None:
-        """Record the calls of an answer that the page has."""
+        """Record the calls of an answer that the page already has."""
         for call in message.tool_calls:
             self._names[call.id] = call.function.name
             self._inputs[call.id] = call.function.arguments
 
     def _whole(self, message: Message, draft_id: str | None, at_work: Collection[str]) -> list[OutFrame]:
         """Return the chunks of an answer up to now. The last part stays open if a model is writing the answer.
-        `at_work` are the calls that the server has begun; the input of the others is sent with their results."""
+        `at_work` are the calls that the server has begun; the input of all other calls is sent with their results."""
         frames = self._step.begin(message.message_id)
         if message.reasoning_content:
             frames += self._op(AppendReasoning(message.reasoning_content))
@@ -171,8 +171,8 @@ class UIStream(Projection):
         return frames
 
     def _quiet_end(self) -> list[OutFrame]:
-        """End the stream of a run that has ended, without a model call. Calls that the page still waits for are
-        answered, since the AI SDK would otherwise send the message again and again."""
+        """End the stream of a run that has ended, without a model call. Calls that the page still waits for get an
+        output, because the AI SDK would otherwise send the message repeatedly."""
         frames: list[OutFrame] = []
         stale = [key for key, part in self._known.items() if part.state == "approval-responded"]
         for call_id in stale:
@@ -315,7 +315,7 @@ class UIStream(Projection):
                 return []
 
     def _calls(self, calls: Sequence[ToolCall]) -> list[OutFrame]:
-        """Return the input of the calls up to now; the arguments grow."""
+        """Return the input of the calls up to now. The arguments may still grow."""
         frames: list[OutFrame] = []
         for call in calls:
             shown = self._inputs.get(call.id)
@@ -386,7 +386,7 @@ class UIStream(Projection):
         return [*self._opening(), shown]
 
     def _final(self, message: Message) -> list[OutFrame]:
-        """Take the final form of an answer: send what its deltas did not contain."""
+        """Send the parts of an answer's final form that its deltas did not contain."""
         self._turn[message.message_id] = message
         frames: list[OutFrame] = []
         if message.message_id == self._step.message_id:

@@ -11,7 +11,8 @@ def chunk(kind: str, **fields: object) -> OutFrame:
 
 
 class OpenStep:
-    """The step that a page is being sent. `message_id` is that of its answer; '' before the first step."""
+    """Makes the chunks of the step that is being sent to a page. `message_id` is the id of the step's answer; '' before
+    the first step."""
 
     def __init__(self) -> None:
         self.message_id = ""
@@ -23,7 +24,7 @@ class OpenStep:
         self._reasonings = 0
 
     def begin(self, message_id: str) -> list[OutFrame]:
-        """End the step before, and begin that of `message_id`."""
+        """End the previous step, and begin the step of the answer `message_id`."""
         frames = self.close()
         self.is_open, self.message_id = True, message_id
         self._shown, self._reasoned = [], []
@@ -37,7 +38,7 @@ class OpenStep:
         return [*self.close_texts(), chunk("finish-step")]
 
     def close_texts(self) -> list[OutFrame]:
-        """End the text and the reasoning; more of them begins a new part."""
+        """End the text and the reasoning. Later text or reasoning begins a new part."""
         frames = self._close_reasoning()
         if self._is_text_open:
             frames.append(chunk("text-end", id=self.message_id))
@@ -61,7 +62,8 @@ class OpenStep:
         return [*frames, chunk("text-delta", id=self.message_id, delta=text)]
 
     def write_up_to(self, text: str) -> list[OutFrame]:
-        """Append what `text` has more than the text that was sent; nothing if it is another text."""
+        """Append the rest of `text` after the text that was sent; nothing if `text` does not begin with the sent
+        text."""
         more = _rest_of(text, self._shown)
         return self.write(more) if more else []
 
@@ -78,11 +80,12 @@ class OpenStep:
         return [*frames, chunk("reasoning-delta", id=self._reasoning_id, delta=text)]
 
     def reason_up_to(self, text: str) -> list[OutFrame]:
-        """Append what `text` has more than the reasoning that was sent; nothing if it is another text."""
+        """Append the rest of `text` after the reasoning that was sent; nothing if `text` does not begin with the sent
+        reasoning."""
         return self.reason(_rest_of(text, self._reasoned))
 
 
 def _rest_of(text: str, sent: list[str]) -> str:
-    """Return what `text` has more than was sent; '' if it does not begin with that."""
+    """Return the rest of `text` after the text that was sent; '' if `text` does not begin with the sent text."""
     before = "".join(sent)
     return text[len(before) :] if text.startswith(before) else ""

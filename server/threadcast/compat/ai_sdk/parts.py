@@ -37,7 +37,7 @@ __all__ = [
 
 _DENIED_BY_USER = "The call was denied by user."
 _DENIED_BY_POLICY = "is denied by policy."
-"""The texts with which a denied call is answered (PROTOCOL §11)."""
+"""The texts that the results of denied calls have (PROTOCOL §11)."""
 
 APPROVED_TYPES = frozenset({"confirmation", "browser_context", "denial", "outcome_unknown", "round_limit"})
 """Reasons of a pause that are answered with yes or no."""
@@ -59,8 +59,8 @@ def path_of(state: ChatState) -> list[Message]:
 
 
 def turn_after(path: Sequence[Message], user_id: str | None = None) -> list[Message]:
-    """Return the messages that follow the user message `user_id`, by default the last one, up to the next. [] if
-    the path has no such message."""
+    """Return the messages that follow the user message `user_id`, by default the last one, up to the next user message;
+    [] if the path has no such message."""
     begin = None if user_id else 0
     for index, message in enumerate(path):
         if message.role == "user" and user_id in (None, message.message_id):
@@ -154,8 +154,9 @@ def is_at_pause(runtime: Runtime) -> bool:
 
 
 def calls_at_work(state: ChatState) -> set[str]:
-    """Return the calls that the server has begun. It is not known who carries out the other calls of an open run; until
-    it is known, their input counts as incomplete, so that no page mistakes one for a call of its own tools."""
+    """Return the calls that the server has begun. For the other calls of an open run it is not known yet whether the
+    server or a page carries them out. Until then their input is shown as incomplete, so that no page mistakes such a
+    call for a call of its own tools."""
     return {tool.tool_call_id for tool in state.runtime.tools if tool.status != "queued"}
 
 
@@ -278,7 +279,7 @@ def payload_data(payload: PayloadAdded | PayloadUpdated) -> JsonObject:
 
 def metadata_of(turn: Iterable[Message]) -> JsonObject:
     """Return the metadata of a UI message: `createdAt` (Unix milliseconds), `model`, `usage` summed over its answers,
-    and `failure` if a command of it failed; each if known."""
+    and `failure` if a command of the message failed. Unknown fields are absent."""
     told: JsonObject = {}
     usage = None
     for message in turn:

@@ -71,7 +71,7 @@ async def ai_sdk_chat(request: Request) -> Response:
     is_large = len(body) > THREAD_MIN_BYTES
     asked = await in_large_read(partial(read_chat, body)) if is_large else read_chat(body)
     del body
-    # set even where they have no use, so that a page learns of an error at once
+    # the tools are checked even if the request does not use them, so that a page learns of an error at once
     check_declared_tools(edge, asked.tools)
     chat_id = await _chat_id(edge, principal, asked.id)
     answered = asked.answered
@@ -174,11 +174,11 @@ class _Turn:
             )
             return self._begin(edit, RunSlice(edit.client_request_id))
         if asked.message_id == message.id and not self._is_open_for(known):
-            return self._regenerate(known)  # the page asks again with the same words
+            return self._regenerate(known)  # the page repeats a question with the same text
         return self.join(known.message_id)
 
     def again(self, asked: ChatRequest) -> Response:
-        """Generate the answer to the last message of the user again."""
+        """Regenerate the answer to the last message of the user."""
         index, message = asked.asked
         known = self._known(message.id)
         if known is None:
@@ -204,7 +204,7 @@ class _Turn:
         return self._follow(stream, ContinuedRun(self._state.runtime.run_id, request_ids), commands)
 
     def join(self, user_id: str | None = None) -> Response:
-        """Send the answer to a message of the user, by default the last, from its start."""
+        """Send the whole answer to a message of the user, by default the last message."""
         stream = UIStream(self._state.chat_id, self._edge.public_url, user_id=user_id)
         return self._follow(stream, ContinuedRun(self._state.runtime.run_id), [])
 

@@ -9,7 +9,7 @@ __all__ = ["ContinuedRun", "RegeneratedRun"]
 
 
 class ContinuedRun(RunSlice):
-    """The events of an open run, and the answers to the commands of the request that continues it."""
+    """Finds the events of an open run, and the acknowledgements of the commands with which the request continues it."""
 
     def __init__(self, run_id: str | None, request_ids: Collection[str] = ()) -> None:
         super().__init__("", run_id)
@@ -22,8 +22,8 @@ class ContinuedRun(RunSlice):
 
 
 class RegeneratedRun(RunSlice):
-    """The run of a `regenerate`, which adds no message of the user. This run is the open one once the command has been
-    accepted and has left the queue."""
+    """Finds the run of a `regenerate` command, which adds no message of the user. This run becomes the open run when
+    the command has been accepted and has left the queue."""
 
     def __init__(self, request_id: str) -> None:
         super().__init__(request_id)

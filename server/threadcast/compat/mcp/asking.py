@@ -31,7 +31,7 @@ __all__ = ["AskAnswer", "AskRun", "AskStream", "Asked", "asked_in", "decisions_o
 
 
 class Asked(msgspec.Struct, frozen=True, array_like=True):
-    """The subject of a request that this server sends to the client. The JSON of this struct is the id of that
+    """The question that a request of this server to the client asks. The JSON of this struct is the id of that
     request."""
 
     chat_id: str
@@ -45,7 +45,7 @@ class _RequestState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def asked_in(request_id: object) -> Asked | None:
-    """Return the question that a client's message answers; None if the id is not one of ours."""
+    """Return the question that a client's message answers; None if this server did not make the id."""
     try:
         return msgspec.json.decode(request_id, type=Asked) if isinstance(request_id, str) else None
     except msgspec.MsgspecError:
@@ -57,8 +57,8 @@ def request_state(chat_id: str, request_id: str) -> str:
 
 
 def state_in(text: object) -> tuple[str, str] | None:
-    """Return the chat and the command of a repeated call; None if the text is not `request_state`. The text comes from
-    the client, so both are checked like any other input."""
+    """Return the chat and the command of a repeated call; None if the text is not a valid `requestState`. The text
+    comes from the client, so the chat and the command are checked like any other input."""
     try:
         found = msgspec.json.decode(text, type=_RequestState) if isinstance(text, str) else None
     except msgspec.MsgspecError:
@@ -85,8 +85,8 @@ def _key_of(reason: PauseReason) -> str:
 
 
 class AskRun(RunSlice):
-    """The run of a message, with the chat's state after each event. The answers to the commands `decisions` are also
-    events of the run."""
+    """Finds the run of a message, and keeps the chat's state after each event. The answers to the commands `decisions`
+    are also events of the run."""
 
     state: ChatState
 
@@ -102,8 +102,8 @@ class AskRun(RunSlice):
 class AskStream(Projection):
     """Makes the messages that answer one call of `ask`.
 
-    `decided` are the keys of questions that this call has answered. `may_approve`: the caller's token may approve
-    calls; the caller may always answer questions.
+    `decided` are the keys of questions that this call has answered. `may_approve` is true if the caller's token may
+    approve calls; any caller may answer questions.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class AskStream(Projection):
         self._characters = 0
 
     def body(self) -> JsonObject:
-        """Return '': the answer is always a stream."""
+        """Return {}, because the answer is always a stream."""
         return {}
 
     def join(self, state: ChatState) -> list[OutFrame]:
@@ -194,7 +194,7 @@ class AskStream(Projection):
         return self._last("paused")
 
     def _show(self, event: Event) -> list[OutFrame]:
-        # refusal of a decision: it was too late, or not allowed to the caller
+        # a decision was refused, because it was too late or the caller may not decide
         if isinstance(event, Ack) and not event.accepted:
             self._decided = frozenset()
             return self._paused() if self._run.state.runtime.pause_reasons else []
@@ -244,11 +244,11 @@ class AskStream(Projection):
 
 
 class AskAnswer(RunAnswer):
-    """The answer to a call of `ask`. If the message cannot be posted, the reason is the call's result. `forget` is
-    called at the end."""
+    """The answer to a call of `ask`. If the message cannot be posted, the call's result contains the reason. `forget`
+    is called when the answer ends."""
 
     def prepare(self, call_id: RequestId, chat_id: str) -> None:
-        """Call this in the task that serves the request, before the answer begins."""
+        """Set the call's ids. Must be called before the answer begins, in the task that serves the request."""
         self.chat_id = chat_id
         self.forget: Callable[[], object] = lambda: None
         self._call_id = call_id
@@ -268,7 +268,7 @@ class AskAnswer(RunAnswer):
             await super().__call__(scope, receive, send)
             if self._cancelled.is_set():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except Refused as refusal:  # refusal of `post`: nothing has been sent yet
+        except Refused as refusal:  # raised by `post`, when nothing has been sent yet
             await answer(200, reply(self._call_id, tool_failure(refusal)))(scope, receive, send)
         finally:
             self.forget()

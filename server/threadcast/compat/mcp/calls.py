@@ -56,11 +56,11 @@ _SERVER: JsonObject = {"name": "threadcast", "title": "Threadcast", "version": v
 _JSON: JsonObject = {"mimeType": "application/json"}
 
 STREAMS = Streams()
-"""The streams of this process on which changes of chats are told."""
+"""The streams of this process that notify clients of changes to chats."""
 
 OPEN_ASKS: dict[tuple[str, str, RequestId], AskAnswer] = {}
-"""The open calls of `ask` in this process, by caller, session and id of the request. Their number is that of open
-requests."""
+"""The open calls of `ask` in this process, by caller, session and id of the request. There is one entry for each open
+request."""
 
 
 def decide_all(decisions: list[Decision]) -> ToolDecisions:
@@ -69,7 +69,7 @@ def decide_all(decisions: list[Decision]) -> ToolDecisions:
 
 
 class Call:
-    """One request of a client."""
+    """Answers one request of a client."""
 
     def __init__(
         self,
@@ -117,7 +117,8 @@ class Call:
             raise RpcError(INVALID_PARAMS, wrong.message, {"code": wrong.code}) from None
 
     def _reply(self, result: JsonObject, *, lasts: bool = False, session: str = "") -> Response:
-        """`lasts` marks results that name how long they may be kept: here, not at all."""
+        """Return the response with a result. `lasts` marks results that state how long clients may cache them; this
+        server always states zero."""
         if self._envelope.is_alone:
             result = {**result, "resultType": "complete", **({"ttlMs": 0, "cacheScope": "private"} if lasts else {})}
         return answer(200, reply(self._id, result), {"Mcp-Session-Id": session} if session else None)

@@ -54,8 +54,8 @@ def chat_at(uri: object) -> str:
 
 
 async def listed(edge: Edge, principal: Principal, query: str = "", cursor: str | None = None) -> JsonObject:
-    """Return a page of the caller's chats, newest activity first. Raises BadRequest: the cursor is not one of ours, or
-    the query is too long."""
+    """Return a page of the caller's chats, newest activity first. Raises BadRequest: this server did not make the
+    cursor, or the query is too long."""
     if len(query) > SEARCH_MAX_CHARACTERS:
         raise BadRequest(f"query must be at most {SEARCH_MAX_CHARACTERS} characters")
     words = query.casefold()
@@ -67,8 +67,8 @@ async def listed(edge: Edge, principal: Principal, query: str = "", cursor: str 
 
 
 async def searched(edge: Edge, principal: Principal, query: str) -> JsonObject:
-    """Return chats whose title contains the words, or, among the newest `SEARCHED_MAX`, whose messages do. Raises
-    BadRequest: the query is empty or too long."""
+    """Return chats whose title contains the words. The messages of the newest `SEARCHED_MAX` chats are searched too.
+    Raises BadRequest: the query is empty or too long."""
     if not 0 < len(query.strip()) <= SEARCH_MAX_CHARACTERS:
         raise BadRequest(f"query has 1 to {SEARCH_MAX_CHARACTERS} characters")
     words = query.strip().casefold()

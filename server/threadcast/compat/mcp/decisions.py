@@ -23,7 +23,8 @@ APPROVAL_SCHEMA: JsonObject = {
     },
     "required": ["approved"],
 }
-"""The form of an approval. Forms of MCP have only plain fields, so edited arguments are a text with JSON."""
+"""The form of an approval. Forms of MCP have only plain fields, so the field for edited arguments is a text that
+contains JSON."""
 
 
 def is_question(reason: PauseReason) -> bool:

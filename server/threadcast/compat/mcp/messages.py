@@ -78,7 +78,8 @@ class RpcError(Exception):
 
 
 class McpMessage(msgspec.Struct, frozen=True):
-    """A request, a notification (without `id`), or the client's answer to a request of ours (without `method`)."""
+    """A request, a notification (without `id`), or the client's answer to a request of this server (without
+    `method`)."""
 
     jsonrpc: Literal["2.0"]
     id: RequestId | None | UnsetType = UNSET
@@ -90,8 +91,8 @@ class McpMessage(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Envelope:
-    """What a request says about its client. `session` is '' from `REVISION` on. `can_elicit`: the client can ask a
-    person, with a form. `progress_token` is None if the client wants no progress."""
+    """The information about a client that its request contains. `session` is '' from `REVISION` on. `can_elicit`: the
+    client can ask a person, with a form. `progress_token` is None if the client wants no progress."""
 
     revision: str
     session: str = ""
@@ -100,7 +101,7 @@ class Envelope:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the request belongs to no session, so that closing it cancels it."""
+        """Whether the request belongs to no session, so that closing its connection cancels the request."""
         return self.revision == REVISION
 
 
@@ -184,5 +185,5 @@ def error_body(request_id: RequestId | None, error: RpcError) -> JsonObject:
 
 
 def tool_failure(error: ThreadcastError) -> JsonObject:
-    """Return the result of a tool that could not do what was requested, so that the model reads the reason."""
+    """Return the result of a tool that failed. The result contains the reason, so that the model can read it."""
     return {"content": [{"type": "text", "text": f"{error.message} ({error.code})"}], "isError": True}

@@ -39,7 +39,7 @@ __all__ = ["ROUTES", "mcp_delete", "mcp_get", "mcp_post"]
 
 
 def _error(failure: Failure, status: int) -> JsonObject:
-    """Return the body of an error that is not about one request, such as 401 and 413."""
+    """Return the body of an error that belongs to no JSON-RPC request, such as 401 and 413."""
     data: JsonObject = {"code": failure.code}
     return error_body(None, RpcError(-32000 - min(status % 100, 19), failure.detail, data))
 
@@ -95,7 +95,7 @@ def _check_session(request: Request, message: McpMessage, envelope: Envelope) ->
 
 
 async def _take_answer(edge: Edge, principal: Principal, message: McpMessage, envelope: Envelope) -> None:
-    """Take the client's answer to a question of a run. An answer to an older question has no effect."""
+    """Post the client's answer to a question of a run. An answer to an older question has no effect."""
     asked = asked_in(message.id)
     if asked is None:
         return

@@ -46,7 +46,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 
 
 def arguments_of(kind: type[_T], given: object) -> _T:
-    """Return the arguments of a call. Raises RpcError: they do not fit."""
+    """Return the arguments of a call. Raises RpcError: the arguments do not fit the tool."""
     try:
         return msgspec.convert({} if given is None else given, kind)
     except msgspec.ValidationError as wrong:
@@ -114,7 +114,7 @@ def _tool(name: str, title: str, description: str, kind: type, output: JsonObjec
 
 
 def _plain(field: JsonObject) -> JsonObject:
-    """Return the schema of an optional argument without null, which models would write."""
+    """Return the schema of an optional argument without the type null, because models would write null otherwise."""
     kinds = [kind for kind in field.get("anyOf", ()) if kind != {"type": "null"}]
     return kinds[0] if kinds else {key: value for key, value in field.items() if key != "default" or value is not None}
 

@@ -40,8 +40,8 @@ from threadcast_protocol.wire.principal import Principal
 __all__ = ["STREAMS_MAX", "SUBSCRIPTIONS_MAX", "Streams", "UpdatesAnswer"]
 
 SUBSCRIPTIONS_MAX = 64
-"""The maximum resources that one stream watches at the same time: as many as a stream of ours has chats (PROTOCOL
-§4)."""
+"""The maximum resources that one stream watches at the same time: equal to the maximum chats of an SSE stream of this
+server (PROTOCOL §4)."""
 
 STREAMS_MAX = 16
 """The maximum streams of one caller that wait for changes, in each process."""
@@ -60,7 +60,7 @@ class Streams:
         self._of_caller: dict[str, dict[int, UpdatesAnswer]] = {}
 
     def enter(self, principal: Principal, stream: "UpdatesAnswer") -> None:
-        """Register a stream. Raises RateLimited: the caller has as many streams as it may."""
+        """Register a stream. Raises RateLimited: the caller already has the maximum number of streams."""
         mine = self._of_caller.setdefault(principal.id, {})
         if len(mine) >= STREAMS_MAX:
             raise RateLimited(f"you have {STREAMS_MAX} streams of updates open; close one of them first")
@@ -91,7 +91,8 @@ class Streams:
 
 
 class UpdatesAnswer(Response):
-    """A stream of `notifications/resources/updated`. With `listen_id` it is the answer to `subscriptions/listen`."""
+    """A stream of `notifications/resources/updated`. With `listen_id`, the stream is the answer to
+    `subscriptions/listen`."""
 
     def __init__(
         self,
@@ -209,7 +210,7 @@ class UpdatesAnswer(Response):
 
 
 def _changes(event: Event) -> bool:
-    """Return whether an event changes the chat's content for readers, other than by a part of an unfinished answer."""
+    """Return whether an event changes the chat's content for readers, apart from deltas of an unfinished answer."""
     if isinstance(event, RuntimeUpdated):
         return event.outcome is not None
     kinds = MessageAdded | MessageUpdated | MessageRemoved | MessagesTruncated | PauseRequired | ThreadUpdated

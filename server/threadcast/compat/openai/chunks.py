@@ -35,12 +35,12 @@ PAUSE_MARK = "[Waiting for approval: "
 """Begins the notice of a run that waits for a person; the page's link and `]` follow."""
 
 _CLOSED_REASONS = frozenset({"stop", "length", "content_filter"})
-"""OpenAI's finish reasons, without those that ask the client to act."""
+"""OpenAI's finish reasons, except the reasons that ask the client to act."""
 
 
 class OpenAIChunks(Projection):
-    """Makes the frames of `POST /v1/chat/completions`. `created_seconds` is Unix time; `model` is the model of the
-    request; `tools` are the names of the tools that the caller runs; `link` is the address of the chat's page;
+    """Makes the frames of `POST /v1/chat/completions`. `created_seconds` is Unix time. `model` is the model of the
+    request. `tools` are the names of the tools that the caller runs. `link` is the address of the chat's page.
     `shown_id` is the chat's id as the caller wrote it."""
 
     def __init__(
@@ -165,7 +165,7 @@ class OpenAIChunks(Projection):
             self.failure, self._finish_reason = None, "length"
         elif self.failure is not None:
             return [json_frame(None, {**self._error_body(), "metadata": self._metadata}), DONE]
-        self._calls.clear()  # they were answered by others, or their deadline has passed
+        self._calls.clear()  # other clients have answered these calls, or their deadline has passed
         return self._end()
 
     def _error_body(self) -> JsonObject:

@@ -1,9 +1,9 @@
 """`POST /v1/chat/completions`: finds the chat of a request, posts its commands, and streams the run (PROTOCOL §14).
 
-The chat is the one that `metadata.chat_id` or the operator's header names, or the chat whose tools the request answers,
-or, if the operator wants that, a chat whose path equals the history. Any other request begins a chat that holds the
-given history. With `store: false`, and for a task that a front end asks beside a conversation, such as a title, the new
-chat is temporary (PROTOCOL §16).
+The chat is named by `metadata.chat_id` or by the operator's header. If neither is given, it is the chat whose tool
+calls the request answers, or, if the operator has enabled this, a chat whose path equals the history. Any other request
+begins a chat that contains the given history. With `store: false`, and for a task that a front end asks beside a
+conversation, such as a title, the new chat is temporary (PROTOCOL §16).
 """
 
 import secrets
@@ -60,9 +60,9 @@ continue recent conversations; an older one becomes a new chat that holds the hi
 
 
 class Target(NamedTuple):
-    """The chat of a request. `meta` is None for a chat that the request creates; `state` is that of an existing chat,
-    and `relation` how the request's history relates to it. `is_side`: the request is beside the conversation of the
-    chat that it names."""
+    """The chat of a request. `meta` is None for a chat that the request creates. `state` is the state of an existing
+    chat, and `relation` tells how the request's history relates to this chat. `is_side` is true if the request names a
+    chat but does not belong to its conversation."""
 
     chat_id: str
     meta: ChatMeta | None = None
@@ -121,7 +121,7 @@ async def chat_completions(request: Request) -> Response:
     if target.meta is not None and target.meta.state == "paused":
         raise Conflict(AWAITS_DECISION)
     params: JsonObject = {**wish.params, **model, **({"mode": mode} if mode else {})}
-    if wish.tools:  # without their results the answer has no reader any more
+    if wish.tools:  # without results of the caller's tools, nobody would read the answer
         params["on_client_timeout"] = "stop"
     request_id = f"openai-{secrets.token_hex(12)}"
     run_id = _open_run_of(wish, target)
@@ -205,7 +205,8 @@ async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: st
         if meta is None:
             return Target(chat_id)
         state, _ = await load_folded(edge.store, chat_id, with_facts=True)
-        is_whole = bool(wish.history) or bool(by_header)  # a client that knows our chats may send its new message only
+        # a client that knows the chat's id may send only its new message
+        is_whole = bool(wish.history) or bool(by_header)
         relation: Relation = "same" if wish.is_continuation or not is_whole else _relation(wish, state)
         if relation == "other":
             return Target(_new_chat_id(), is_side=True)
@@ -224,7 +225,7 @@ async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: st
 
 async def _matched(edge: Edge, principal: Principal, wish: Wish, user: str) -> Target | None:
     """Return the newest chat at rest, of this user of the front end, whose path equals the history, or else the newest
-    one whose path the request edits; None without such a chat."""
+    chat whose path the request edits. Return None if neither exists."""
     edited: Target | None = None
     for meta in (await edge.store.list_chats(principal.id, MATCHED_MAX_CHATS)).chats:
         if meta.state != "idle" or meta.deleted:
@@ -281,7 +282,7 @@ def _results(wish: Wish, target: Target, *, checks: bool = True) -> list[IdeTool
 
     Raises:
         BadRequest: a call of the caller's tools has no result.
-        Conflict: a call no longer waits; raised only with `checks`, like the error above.
+        Conflict: a call no longer waits for a result. Both errors are raised only with `checks`.
     """
     runtime = target.state.runtime if target.state is not None else None
     waiting = {} if runtime is None else {call.tool_call_id: call.tool_name for call in runtime.ide_calls}

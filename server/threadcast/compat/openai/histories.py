@@ -37,9 +37,10 @@ def turns_of_request(history: Sequence[JsonObject]) -> list[Utterance]:
 
 
 def relation_of(given: Sequence[Utterance], path: Sequence[Utterance], asked: object = None) -> Relation:
-    """Return how a request's history relates to a chat: the same turns; its earlier turns, so that the request changes
-    the turn after them; or another conversation. Without a history, a request is only known by its message `asked`: if
-    that is the chat's first question, the question is asked again."""
+    """Return how a request's history relates to a chat: "same" if the turns are equal; "earlier" if the history equals
+    the chat's earlier turns, so that the request replaces the following turn; "other" for another conversation. Without
+    a history, only the request's message `asked` is compared: if it equals the chat's first question, the result is
+    "earlier"."""
     if len(given) > len(path) or not all(map(_is_same, given, path)):
         return "other"
     if len(given) == len(path):
@@ -53,7 +54,7 @@ def _is_same(given: Utterance, held: Utterance) -> bool:
     if given.role != held.role:
         return False
     before, mark, _ = given.text.rpartition(PAUSE_MARK)
-    if mark and given.role == "assistant":  # the answer continued after the caller had read the notice
+    if mark and given.role == "assistant":  # the answer continued after the caller had received the notice
         return held.text.strip().startswith(before.strip())
     return given.text.strip() == held.text.strip()  # some front ends trim the text that they show
 

@@ -72,7 +72,8 @@ async def read_model(request: Request) -> Response:
 
 
 async def params_of_model(edge: Edge, model: str) -> JsonObject:
-    """Return the parameters of a run that `model` answers: a model's name, or the mode of a profile; {} for ''.
+    """Return the run's parameters for a requested `model`: the model's name, or the profile of this name as the mode;
+    {} for ''.
 
     Raises:
         NotFound: no provider has this model, and no profile or agent has this name.
@@ -92,7 +93,7 @@ async def params_of_model(edge: Edge, model: str) -> JsonObject:
     provider, slash, _ = bare.partition("/")
     is_listed = any(name.startswith(f"{provider}/") for name in infos)
     if slash and provider in edge.providers.names and (not is_listed or provider in edge.providers.scripted):
-        return {"model": model}  # a provider without a list may have any model
+        return {"model": model}  # a provider that does not list its models may have any model
     raise _unknown(model)
 
 

@@ -108,10 +108,10 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, read. `content` is that of the last message, of the user, at the index `at`; None if the request ends
-    with `results`. `history` are the earlier messages in the form of `restore_messages`, and `indexes` their places in
-    the body. `named` is the id of the chat as the caller wrote it. `store` tells whether lists show a new
-    chat. `user` is the front end's user, '' if the body names none."""
+    """A request, read. `content` is the content of the last message, which is the user's, at the index `at`; None if
+    the request ends with `results`. `history` are the earlier messages in the form of `restore_messages`, and `indexes`
+    are their indexes in the body. `named` is the id of the chat as the caller wrote it. `store` tells whether lists
+    show a new chat. `user` is the front end's user, '' if the body names no user."""
 
     named: str | None
     content: object
@@ -131,7 +131,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_continuation(self) -> bool:
-        """Whether the request ends with results of tools, so that the run which asked for them goes on."""
+        """Whether the request ends with results of tools, so that the run that called the tools continues."""
         return self.content is None
 
 
@@ -163,8 +163,8 @@ _ACCEPTED: dict[str, tuple[object, ...]] = {
     "verbosity": ("medium",),
     "tool_choice": ("auto", "none"),
 }
-"""Fields that do not reach a provider, with those of their values that change nothing. Other values are refused, so
-that no caller relies on an effect that does not happen."""
+"""Fields that are not passed to a provider, with the values that are accepted because they change nothing. Other values
+are refused, so that no caller relies on an effect that does not happen."""
 
 
 def read_completions(body: bytes) -> Wish:
@@ -259,7 +259,7 @@ def _restorable(message: CompletionsMessage) -> JsonObject:
 
 
 def _results(earlier: Sequence[tuple[int, CompletionsMessage]]) -> list[Result]:
-    """Return the results at the end of the history: those that belong to its last calls."""
+    """Return the results at the end of the history, which belong to its last calls."""
     found: list[Result] = []
     for at, message in reversed(earlier):
         if message.role != "tool":
@@ -272,7 +272,8 @@ def _results(earlier: Sequence[tuple[int, CompletionsMessage]]) -> list[Result]:
 
 
 def _tools(tools: Sequence[JsonObject]) -> list[DeclaredTool]:
-    """Return the tools of the caller. OpenAI's tools need no description; ours do, and get their name."""
+    """Return the tools of the caller. OpenAI's tools need no description, but this server's tools do. A missing
+    description becomes the tool's name."""
     found: list[DeclaredTool] = []
     for at, tool in enumerate(tools):
         function = tool.get("function")

@@ -86,8 +86,8 @@ class ConversationRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(NamedTuple):
-    """The answers that a run waits for: results of calls, as (call id, text), and decisions. `chat_id` is the chat in
-    the ids of the calls; '' if they contain none."""
+    """The answers that a run waits for: results of calls, as (call id, text), and decisions. `chat_id` is the chat that
+    the ids of the calls contain; '' if they contain no chat."""
 
     results: list[tuple[str, str]]
     decisions: list[Decision]
@@ -95,7 +95,8 @@ class Answers(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The input of a request. `history` are messages before the user's last ones, whose parts are `content`."""
+    """The input of a request. `content` are the parts of the user's last messages; `history` are the messages before
+    them."""
 
     instructions: str
     history: list[JsonObject]
@@ -107,7 +108,7 @@ _responses: msgspec.json.Decoder[ResponseRequest] = msgspec.json.Decoder(Respons
 _conversations: msgspec.json.Decoder[ConversationRequest] = msgspec.json.Decoder(ConversationRequest)
 
 _SKIPPED = frozenset({"reasoning", "mcp_approval_request", "mcp_call", "mcp_list_tools"})
-"""Types of items that clients send back and that the chat already has."""
+"""Types of items that are skipped, because clients only send them back and the chat already has them."""
 
 
 def read_response(body: bytes) -> ResponseRequest:

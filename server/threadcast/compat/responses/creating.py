@@ -1,4 +1,4 @@
-"""`POST /v1/responses`: posts a message, or the answers that a run waits for, and shows the run."""
+"""`POST /v1/responses`: posts a message, or the answers that a run waits for, and streams the run."""
 
 import time
 from functools import partial
@@ -70,7 +70,7 @@ async def create_response(request: Request) -> Response:
 
 
 class _Target:
-    """The place of a request. `state` is the chat's state, None for a new chat. `branch_at` is the message of another
+    """The chat of a request. `state` is the chat's state, None for a new chat. `branch_at` is the message of another
     chat after which the new chat begins."""
 
     def __init__(self, chat_id: str, state: ChatState | None = None, branch_at: tuple[str, str] | None = None) -> None:
@@ -84,7 +84,7 @@ async def _target_of(edge: Edge, principal: Principal, asked: ResponseRequest, a
         await own_conversation(edge, principal, name)
         state, _ = await load_folded(edge.store, name, with_facts=False)
         return _Target(name, state)
-    if asked.previous_response_id is None and answers.chat_id:  # a client that keeps the conversation itself
+    if asked.previous_response_id is None and answers.chat_id:  # this client stores the conversation itself
         await own_conversation(edge, principal, answers.chat_id)
         state, _ = await load_folded(edge.store, answers.chat_id, with_facts=False)
         return _Target(answers.chat_id, state)
@@ -215,7 +215,7 @@ def _storing(asked: ResponseRequest, own_id: ResponseId, state: ChatState | None
 
 
 def _echo_of(asked: ResponseRequest) -> JsonObject:
-    """Return the fields of the request that answers repeat."""
+    """Return the fields of the request that every response object repeats."""
     echo: JsonObject = {
         "model": asked.model or "",
         "previous_response_id": asked.previous_response_id,

@@ -57,9 +57,11 @@ async def read_one(request: Request) -> Response:
 
 
 def _following(edge: Edge, principal: Principal, found: Found, own_id: ResponseId, after: int) -> ResponseAnswer:
-    """Yield the events of a response after the number `after`: those in the log, and then new ones."""
+    """Return an answer with the events of a response after the number `after`: first the events in the log, then new
+    events."""
     echo, calls = found.stream.echo, set(found.run.client_calls)
-    if found.trimmed is not None:  # the numbers have changed, so the last event, which has the whole response, is sent
+    # the numbers of the events have changed, so the last event is sent, which contains the whole response
+    if found.trimmed is not None:
         after = min(after, found.stream.last_number - 1 if found.stream.is_done else found.stream.last_number)
     stream = ResponseStream(own_id, echo, starting_after=after, client_calls=calls)
     followed = ResponseAnswer(edge, principal, own_id.chat_id, stream, ResponseSlice(own_id), detaches=True)
@@ -109,7 +111,8 @@ async def cancel_response(request: Request) -> Response:
     error_form=error_form,
 )
 async def delete_response(request: Request) -> Response:
-    """`DELETE /v1/responses/{id}`. A response on which later messages build stays, because they would go with it."""
+    """`DELETE /v1/responses/{id}`. A response that later messages build on is not deleted, because these messages would
+    be deleted too."""
     edge, principal = caller_of(request)
     own_id = read_response_id(request.path_params["response_id"])
     found = await find_response(edge, principal, own_id)

@@ -42,14 +42,15 @@ __all__ = ["Found", "ResponseAnswer", "ResponseSlice", "echo_of", "find_response
 
 
 INBOX_READ_MAX = 200
-"""The maximum commands that are searched for one that is not taken yet: an inbox holds about 100 (PROTOCOL §18)."""
+"""The maximum commands of an inbox that are searched for a response's command that no worker has processed yet. An
+inbox holds about 100 commands (PROTOCOL §18)."""
 
 
 class ResponseSlice(RunSlice):
-    """Finds the events of a response: those of the run that its message began, or those after the command that
-    continues a waiting run. `client_calls` are the calls of the run that a client was asked for before that command,
-    and `message` is the message that began the run. `continues`: the command continues a waiting run; the id of a
-    stored response contains this, too."""
+    """Finds the events of a response: the events of the run that its message began, or the events after the command
+    that continues a waiting run. `client_calls` are the run's calls of client tools before that command, and `message`
+    is the message that began the run. `continues` is true if the command continues a waiting run; the id of a stored
+    response also contains this information."""
 
     continues = False
 
@@ -93,7 +94,7 @@ def echo_of(message: Message | None) -> JsonObject:
 
 
 async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, starting_after: int = -1) -> Found:
-    """Return the present form of a response. `stream` has made its frames up to now.
+    """Return a response with its present state. Its `stream` has already made the frames up to now.
 
     Raises:
         NotFound: the caller has no such response.
@@ -106,7 +107,7 @@ async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, st
     # The inbox is read before the log, because a command leaves the inbox when it enters the log.
     inbox = await edge.store.read_inbox(own_id.chat_id, INBOX_READ_MAX)
     waits = any(f'"{own_id.request_id}"'.encode() in entry.body for entry in inbox)
-    # The state is read last, so that it contains all answers of the events.
+    # The state is read last,so that the state contains all answers that the events mention.
     run, events, _ = await _read(edge, own_id)
     state, _ = await load_folded(edge.store, own_id.chat_id, with_facts=False)
     found = next((each for each in state.nodes.values() if each.client_request_id == own_id.request_id), None)
@@ -152,7 +153,7 @@ async def _read(edge: Edge, own_id: ResponseId) -> tuple[ResponseSlice, list[Eve
 
 
 def messages_as_events(state: ChatState, own_id: ResponseId, first: Message) -> tuple[ResponseSlice, list[Event]]:
-    """Return the events that the messages of the tree stand for, if the log no longer has the real ones."""
+    """Return events reconstructed from the messages of the tree, for a response whose events the log no longer has."""
     run = ResponseSlice(own_id, state.runtime.run_id or "ended")
     run.message = first
     events: list[Event] = []
@@ -201,7 +202,7 @@ def _events_of(message: Message, state: ChatState) -> list[Event]:
 
 
 class _Replay:
-    """A watch whose first events are those that the log holds already."""
+    """A watch that returns the given events of the log first, and then the events of another watch."""
 
     def __init__(self, events: Sequence[Event], watch: RunWatch) -> None:
         self._events: Sequence[Event] | None = events
@@ -215,8 +216,8 @@ class _Replay:
 
 
 class ResponseAnswer(RunAnswer):
-    """The answer that follows a response. With `replays`, it begins with the events that the log holds, or with those
-    that the messages after `trimmed` stand for."""
+    """The answer that follows a response. With `replays`, the answer begins with the events in the log, or with events
+    reconstructed from the messages after `trimmed`."""
 
     replays = False
     trimmed: Message | None = None

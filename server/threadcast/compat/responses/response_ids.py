@@ -1,7 +1,6 @@
-"""The ids of responses: `resp_` and the request that began the response, then the chat.
-
-An id names everything that is needed to find the response in its chat's log, at any process. A guessed id is useless,
-because each chat has an owner.
+"""The ids of responses: The ids of responses: `resp_`, the request that began the response, and the chat. An id
+contains everything that any process needs to find the response in its chat's log. A guessed id is useless, because each
+chat has an owner.
 """
 
 import re
@@ -17,8 +16,8 @@ _ID = re.compile(r"resp_([snt])([0-9a-f]{8})([0-9a-f]{16})_([A-Za-z0-9_-]{1,128}
 
 
 class ResponseId(NamedTuple):
-    """`kind` is s for a response that a message began, n for one that continues a waiting run, and t for one that the
-    client does not want stored. `created_at` is Unix time in seconds."""
+    """`kind` is s for a response that a message began, n for a response that continues a waiting run, and t for a
+    response that the client does not want stored. `created_at` is Unix time in seconds."""
 
     kind: str
     created_at: int

@@ -41,7 +41,7 @@ _CUT = frozenset({"unavailable"})
 
 class ResponseStream(Projection):
     """Makes the frames of a response. Frames up to the number `starting_after` are left out (-1: none). `client_calls`
-    are calls of the run that a client was asked for before this response began."""
+    are the run's calls of client tools before this response began."""
 
     def __init__(
         self, own_id: ResponseId, echo: JsonObject, *, starting_after: int = -1, client_calls: set[str] | None = None
@@ -107,8 +107,8 @@ class ResponseStream(Projection):
         }
 
     def fail(self, code: str, message: str) -> list[OutFrame]:
-        """Return the last frames for a run that was refused. If only this stream is interrupted, it ends without a last
-        frame."""
+        """Return the last frames for a run that was refused. If only this stream is interrupted, the stream ends
+        without a last frame."""
         if code not in _CUT:
             return super().fail(code, message)
         self.is_done = True
