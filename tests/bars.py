@@ -10,8 +10,8 @@ from pathlib import Path
 __all__ = ["bar_seconds", "is_busy"]
 
 BUSY_PERCENT = 40.0
-"""Seconds of the last ten in which some runnable process had to wait for a processor; a test of several processes that
-runs alone on two processors stays below."""
+"""Seconds of the last ten in which some runnable process waited for a processor. A test of several processes that runs
+alone on two processors stays below this number."""
 
 BUSY_FACTOR = 3.0
 """Measured with six test files side by side on two processors, each with several processes of its own that mostly
@@ -19,16 +19,16 @@ wait."""
 
 
 def bar_seconds(promised_seconds: float) -> float:
-    """Return the limit for what was measured just now. If the programs of the last minute each had less than a third of
-    a processor, everything took longer by the same factor."""
+    """Return the limit for a measurement that has just ended. If the programs of the last minute each had less than a
+    third of a processor, everything took longer by the same factor."""
     if not is_busy():
         return promised_seconds
     return promised_seconds * max(BUSY_FACTOR, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def is_busy() -> bool:
-    """Judge by the kernel's pressure figures; where there are none, by the other processes that run beside this
-    test."""
+    """Return whether the machine is busy: by the kernel's pressure figures, or, if it has no such figures, by the other
+    running processes."""
     try:
         some = Path("/proc/pressure/cpu").read_text().split()
     except OSError:

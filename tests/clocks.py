@@ -20,7 +20,7 @@ CLOCKS = frozenset({"monotonic", "monotonic_ns", "perf_counter", "perf_counter_n
 MOMENT = re.compile(r"_(at|since|until)$")
 
 Name = tuple[ast.AST | None, str]
-"""The function or module that a variable belongs to; None for an attribute, which the whole file shares."""
+"""The function or module of a variable; None for an attribute, which the whole file shares."""
 
 Given = tuple[ast.AST, ast.expr]
 """A variable, attribute, parameter or keyword, and the value that is assigned to it."""
@@ -108,7 +108,7 @@ class _File:
 
 
 def _given(tree: ast.Module) -> Iterator[Given]:
-    """Every assignment, default and keyword argument of the file; tuples are taken apart."""
+    """Yield every assignment, default and keyword argument of the file; tuples are unpacked."""
     for node in ast.walk(tree):
         match node:
             case ast.Assign(targets=targets, value=value):
@@ -155,8 +155,8 @@ def _numbers(node: ast.expr) -> list[float]:
 
 
 def _is_duration(node: ast.expr) -> bool:
-    """Return whether an expression is a number of seconds, judged by its name; if it is not, a subtrahend may be an
-    earlier moment."""
+    """Return whether an expression is a number of seconds, judged by its name. Any other subtrahend may be an earlier
+    moment."""
     word = _last_word(node)
     return bool(_numbers(node)) or word.isupper() or word.endswith("seconds")
 

@@ -16,7 +16,7 @@ settings.register_profile("shared machine", deadline=None, suppress_health_check
 settings.load_profile("shared machine")
 
 SCREENS = Path(__file__).parents[1] / "build" / "screens"
-"""Pictures of the page, put there by `tests/browser`."""
+"""Directory in which `tests/browser` stores pictures of the page."""
 
 BEGAN = pytest.StashKey[float]()
 
@@ -43,14 +43,14 @@ def anyio_backend() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """xdist would begin with the files that have the most tests, which are the quick ones."""
+    """By default xdist begins with the files that have the most tests, but these are the quick files."""
     config.stash[BEGAN] = time.time()
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Report the pictures if there are any."""
+    """Report the stored pictures, if any."""
     new = [path for path in SCREENS.glob("*.png") if path.stat().st_mtime >= config.stash[BEGAN]]
     if new:
         terminalreporter.write_line(f"{len(new)} pictures of the page are in {SCREENS}")

@@ -1,5 +1,5 @@
-"""A coding agent that speaks ACP, as a program: `python acp_agent.py DIRECTORY`. The last words of its prompt choose
-what it does. Effects are lines of files in DIRECTORY."""
+"""A program that is a coding agent with ACP: `python acp_agent.py DIRECTORY`. The last words of its prompt choose what
+it does. Effects are lines of files in DIRECTORY."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def note(file: str, text: str) -> None:
 class Coder:
     """The agent. Its sessions are files, so that another process can load them."""
 
-    client: Any  # Any: acp.Client, with the models' fields as keywords
+    client: Any  # Any: a client of `acp`, called with the models' fields as keywords
 
     def on_connect(self, conn: Any) -> None:
         self.client = conn
@@ -183,7 +183,7 @@ class Coder:
         await self.say(session, f"run: {await self.ask(session, 'x1', 'Run make', kind='execute')}")
 
     async def unknown(self, session: str, words: str) -> None:
-        """Finish a call that never began, and ask for permission with a call that no update has named."""
+        """Finish a call that never began, and ask for permission for a call that no update has named."""
         await self.done(session, "never", "nothing")
         await self.say(session, f"asked: {await self.ask(session, 'new', 'Run it', kind='execute')}")
 
@@ -205,7 +205,7 @@ class Coder:
         await asyncio.Event().wait()
 
     async def forks(self, session: str, words: str) -> None:
-        """Leave a process behind that ignores SIGTERM."""
+        """Leave a child process running that ignores SIGTERM."""
         code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
         note("forked", str(process.pid))

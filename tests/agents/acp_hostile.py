@@ -1,5 +1,5 @@
 """A coding agent that breaks the rules of ACP on purpose: `python acp_hostile.py DIRECTORY`. The words of the prompt
-choose the violation. Lines are written as they are, past the connection of the package `acp`."""
+choose the violation. It writes lines directly to standard output, without the connection of the package `acp`."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ class Hostile(Coder):
         return await super().new_session(cwd, **more)
 
     def write(self, *messages: dict[str, Any]) -> None:
-        """Write lines, and wait until the pipe has taken them."""
+        """Write lines, and wait until the pipe has accepted them."""
         os.set_blocking(1, True)
         for message in messages:
             os.write(1, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")

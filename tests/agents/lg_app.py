@@ -168,7 +168,7 @@ team.add_edge(START, "member")
 team.add_edge("member", "doubt")
 
 
-# calls that no model has shown, that a node changes, or whose ids a model uses again
+# calls that no model has shown, calls that a node changes, and calls whose ids a model uses again
 
 
 def unseen(state: MessagesState) -> dict[str, Any]:

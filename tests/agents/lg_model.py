@@ -1,4 +1,5 @@
-"""A chat model of LangChain without a network: it writes what a function of its messages returns, word by word."""
+"""A chat model of LangChain without a network: a function of its messages returns the answer, which it streams word by
+word."""
 
 import asyncio
 import json

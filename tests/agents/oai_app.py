@@ -307,7 +307,7 @@ serve(
 )
 
 
-# a model of the SDK's own, over HTTP
+# a model of the SDK itself, over HTTP
 
 provider = OpenAIProvider(api_key="key", base_url=os.environ.get("FAKE_OPENAI", "http://none"), use_responses=False)
 serve(

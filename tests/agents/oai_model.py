@@ -1,5 +1,5 @@
-"""A model of the OpenAI Agents SDK without a network: it writes what a function of its input returns, word by word, as
-the events that the SDK's own models yield."""
+"""A model of the OpenAI Agents SDK without a network: a function of its input returns the answer, which it streams word
+by word as the events that the SDK's own models yield."""
 
 import asyncio
 import json
@@ -95,7 +95,7 @@ class LocalModel(Model):
 
 
 def _words(item: Any) -> list[str]:
-    """Return the text of an item in pieces of one word and the space behind it."""
+    """Return the text of an item in pieces of one word and the space after it."""
     if isinstance(item, ResponseOutputMessage):
         text = "".join(part.text for part in item.content if isinstance(part, ResponseOutputText))
     elif isinstance(item, ResponseReasoningItem):

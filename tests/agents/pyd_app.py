@@ -65,7 +65,7 @@ serve(bank, name="bank", deps=deps_of)
 serve(Agent(local_model(lambda *_: [f"{WORDS} " * 5_000], word_seconds=0.005)), name="unending")
 
 
-# what tools are allowed to do
+# the operations that tools may use
 
 
 def write_clerk(messages: list[ModelMessage], info: AgentInfo) -> list[Item]:

@@ -58,7 +58,7 @@ def asked(messages: list[ModelMessage]) -> str:
 
 
 def results(messages: list[ModelMessage], *, of_run: bool = True) -> list[str]:
-    """Return what the model reads as the results of its calls since the last prompt of the user."""
+    """Return the results of calls since the last prompt of the user, as the model reads them."""
     found: list[str] = []
     for message in messages:
         for part in message.parts if not isinstance(message, ModelResponse) else ():

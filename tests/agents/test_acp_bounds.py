@@ -1,4 +1,5 @@
-"""Checks the bounds of ACP: on a program, its sessions, its files and its terminals. Each program is a real process."""
+"""Checks the limits on a program that speaks ACP, on its sessions, its files and its terminals. Each program is a real
+process."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""Checks the bounds of a remote agent behind AG-UI: on its stream, its silence, and what one run may show."""
+"""Checks the limits on a remote agent behind AG-UI: on its stream, its silence, and the events of one run."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable

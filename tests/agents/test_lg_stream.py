@@ -25,7 +25,7 @@ from threadcast.tools.base import ToolResult
 pytestmark = pytest.mark.anyio
 
 TURNS = 500
-"""Turns of the loop that the seam needs to show a message: more than a subgraph needs to begin its next node."""
+"""Turns of the event loop that the seam takes to show a message, more than a subgraph takes to begin its next node."""
 
 
 class SlowSeam:

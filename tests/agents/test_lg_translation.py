@@ -1,5 +1,5 @@
-"""Checks the translation between LangGraph's messages, decisions and checkpoints and ours. These tests do no I/O and
-use a dict in place of the journal."""
+"""Checks the translation between LangGraph's messages, decisions and checkpoints and Threadcast's. These tests do no
+I/O and use a dict in place of the journal."""
 
 import asyncio
 from typing import Any, cast

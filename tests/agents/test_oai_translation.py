@@ -158,7 +158,7 @@ def test_kept_items_and_outputs_come_back_as_they_were() -> None:
     ]
     first = {"role": "user", "content": "go"}
     assert input_of(messages) == ([first, reasoning, function_call("own"), image, last], "bank")
-    # If a run ended after the call, its next run has only the output that clients see.
+    # If a run ended after the call, the next run of the agent has only the output that clients see.
     assert input_of(messages[:3])[0][-1] == output("own", "[image]")
     assert input_of(messages[:2])[0][-1] == output("own", NOT_CARRIED_OUT)
 

@@ -1,1 +1,1 @@
-"""Tests the page in a real Chromium with a real server: what people see and do, in one tab and in nine."""
+"""Tests the page in a real Chromium with a real server, in one tab and in nine tabs."""

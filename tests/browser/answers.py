@@ -29,13 +29,12 @@ def answer(page: Page, number: int = 0) -> Locator:
 
 
 def stream(server: Harness, chat_id: str, text: str, rate: int = 100) -> None:
-    """Start an answer with this text, at `rate` words a second. The answer begins with "You said:"."""
+    """Start an answer that repeats this text, at `rate` words a second. The answer begins with "You said:"."""
     server.message(chat_id, text, params={"model": f"demo/echo?rate={rate}"})
 
 
 def watch_shifts(page: Page) -> None:
-    """From here on record the layout shifts within messages (https://web.dev/articles/cls), except those after a
-    click."""
+    """Begin to record the layout shifts within messages (https://web.dev/articles/cls), except shifts after a click."""
     page.evaluate(
         """() => {
           window.shifts = [];
@@ -50,7 +49,7 @@ def watch_shifts(page: Page) -> None:
 
 def layout_shift(page: Page) -> float:
     """Return the sum of the recorded layout shifts. Print the largest ones."""
-    found: list[Any] = page.evaluate(  # Any: what a browser gives
+    found: list[Any] = page.evaluate(  # Any: JSON from the browser
         """() => window.shifts.map((shift) => [shift.value, shift.sources.map((source) => [
           source.node?.nodeName, source.node?.textContent?.slice(0, 40),
           source.previousRect.top, source.currentRect.top, source.previousRect.height, source.currentRect.height])])"""

@@ -1,7 +1,7 @@
 """Starts a real Chromium for playwright: Debian's if it is installed, or else playwright's own.
 
-It shows only our own pages, so it runs without its sandbox, which containers do not allow. `bench.page` starts it the
-same way as the tests do.
+It shows only pages of the tests, so it runs without its sandbox, which containers do not allow. `bench.page` starts it
+the same way as the tests do.
 """
 
 import shutil
@@ -30,7 +30,7 @@ def launched_chromium(has_scroll_bars: bool = False) -> Iterator[Browser]:
     """Start a Chromium for a block; optionally with visible scroll bars, which can be dragged.
 
     Raises:
-        LookupError: there is none; the message says what to do.
+        LookupError: no Chromium is installed; the message tells how to install it.
     """
     without = ["--hide-scrollbars"] if has_scroll_bars else []
     with sync_playwright() as playwright, closing(launch(playwright.chromium, without=without)) as chromium:

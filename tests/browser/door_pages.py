@@ -26,7 +26,8 @@ CONFIG = '\n[models]\ndefault = "demo/tools"\n[tools.calculator]\npolicy = "ask"
 
 @contextmanager
 def opened_example(name: str, package: str, entry: str, directory: Path) -> Iterator[tuple[Process, str]]:
-    """Start a server with the example's configuration and a tool that asks; yields it and the address of the page."""
+    """Start a server with the example's configuration and a tool that asks; yields the server and the address of the
+    page."""
     node, _ = node_package(package, entry)
     if not VITE.is_file():
         pytest.skip("vite is not installed; `scripts/web build` installs it")
@@ -62,7 +63,7 @@ def texts(page: Page) -> list[str]:
 
 
 def agree(page: Page, settled: Page) -> None:
-    """Wait until a page shows what a page at rest shows."""
+    """Wait until a page looks as it does at rest."""
     expect(page.get_by_role("listitem")).to_have_text(texts(settled), use_inner_text=True)
 
 

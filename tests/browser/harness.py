@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 SCREEN_MS = 30_000
-"""How long an element may take to appear, on a busy machine."""
+"""Maximum time until an element appears, on a busy machine."""
 
 WORDS = re.compile(r"\w+\W+\w+\W+\w+\W+\w+\W+\w+")
 """Matches an answer of at least five words."""
@@ -256,7 +256,7 @@ class People:
 
 
 def say(page: Page, text: str) -> None:
-    """Write a message and send it: by the keyboard, or by the button where Enter on a screen begins a line."""
+    """Write a message and send it by Enter, or by the button where Enter on a screen keyboard begins a new line."""
     box = page.get_by_role("textbox", name="Message")
     box.fill(text)
     if page.evaluate("matchMedia('(hover: hover) and (pointer: fine)').matches"):
@@ -266,7 +266,7 @@ def say(page: Page, text: str) -> None:
 
 
 def ask(page: Page, text: str, count: int = 2) -> None:
-    """Send a message, and wait until its answer makes `count` messages."""
+    """Send a message, and wait until the screen has `count` messages with its answer."""
     say(page, text)
     answered(page, count)
 

@@ -14,7 +14,7 @@ from tests.torture.proxy import Proxy
 __all__ = ["Line", "opened_line"]
 
 FOR_EVER_SECONDS = 3_600.0
-"""This holds until the test changes it."""
+"""This state lasts until the test changes it."""
 
 
 class Line:

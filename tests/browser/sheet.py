@@ -2,9 +2,9 @@
 
 `POINTS` names for each point the tests that check it and the pictures that they store in `build/screens`, each in
 light, in dark and on a phone: `NAME-light.png`, `NAME-dark.png`, `NAME-phone.png` (`LOOKS`). A picture
-`NAME-before.png`, made by hand from an older page, is shown beside them. `python -m tests.browser.sheet` writes
-`sheet.html` and, where there is a Chromium, one `sheet-GROUP.png` for each group, and names the pictures that are
-missing; it then exits with 1.
+`NAME-before.png`, made by hand from an older page, is shown beside these pictures. `python -m tests.browser.sheet`
+writes `sheet.html` and, where there is a Chromium, one `sheet-GROUP.png` for each group, and names the pictures that
+are missing; it then exits with 1.
 """
 
 import sys
@@ -27,9 +27,10 @@ class Point(NamedTuple):
     group: str
     says: str
     tests: tuple[str, ...]
-    """`file::words` without `test_`: `waiting::next_waits` is the test of `test_waiting.py` that begins so."""
+    """`file::words` without `test_`: `waiting::next_waits` names the test of `test_waiting.py` whose name begins with
+    `next_waits`."""
     pictures: tuple[str, ...]
-    """The names of the pictures, without the look."""
+    """The names of the pictures, without the ending for the look."""
 
 
 POINTS = (
@@ -352,7 +353,7 @@ img { max-width: 36rem; max-height: 36rem; border: 1px solid #bcc5c0; background
 
 
 def missing(names: Collection[str], points: Collection[Point] = POINTS) -> list[str]:
-    """Return the pictures of the points that are missing in these file names."""
+    """Return the points' pictures that are missing among these file names."""
     wanted = [f"{picture}-{look}.png" for point in points for picture in point.pictures for look in LOOKS]
     return [name for name in wanted if name not in names]
 

@@ -1,4 +1,5 @@
-"""The steps of a durable agent in the page: what each is doing, what is folded, and what a screen reader hears."""
+"""The steps of a durable agent in the page: the state of each step, folded steps, and the announcements to screen
+readers."""
 
 import re
 from pathlib import Path
@@ -56,7 +57,7 @@ def test_each_step_says_what_it_does_and_the_list_folds_when_the_run_ends(
     expect(line(page, "the reader")).to_contain_text("needs your decision")
     expect(line(page, "Which one?")).to_contain_text("waits for an answer")
     expect(line(page, "vote")).to_have_attribute("data-sign", "running")
-    # The time is that of the person's place, in the person's language.
+    # The time is shown in the person's time zone and language.
     steps = {step["kind"]: step for step in server.chat(chat_id)["runtime"]["agent_steps"]}
     local = page.evaluate(
         """(ms) => new Date(ms).toLocaleString([],

@@ -1,5 +1,5 @@
-"""The approval card: hidden arguments on demand, questions that come each time, and calls that another person must
-approve. The server has tokens, so it accepts only decisions with the hash of what was shown."""
+"""The approval card: hidden arguments on demand, tools that ask at every call, and calls that another person must
+approve. The server has tokens, so it accepts only decisions with the hash of the shown call."""
 
 import hashlib
 import json

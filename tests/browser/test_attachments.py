@@ -58,7 +58,8 @@ def choose(page: Page, *names: str, size_bytes: int = 10) -> None:
 
 
 def uploaded(page: Page, *names: str) -> None:
-    """Wait until these are the attachments, in any order, and none is being uploaded: a message is not sent before."""
+    """Wait until the message has these attachments, in any order, and no upload is running, since uploads delay the
+    message."""
     expect(files(page)).to_have_count(len(names))
     for name in names:
         expect(files(page).filter(has_text=name)).to_have_count(1)

@@ -16,7 +16,7 @@ from tests.browser.test_tools import APP, CONFIG, call, question
 __all__ = ["APP", "CONFIG"]
 
 SHIFT_MAX = 0.01
-"""The limit for a whole answer: a tenth of what https://web.dev/articles/cls calls good."""
+"""The limit for a whole answer: a tenth of the layout shift that https://web.dev/articles/cls calls good."""
 
 ANSWER = """\
 A lease is a promise **with an end** ([why](https://example.org/)).

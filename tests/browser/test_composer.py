@@ -22,7 +22,7 @@ system_prompt = "You help at the desk."
 """
 
 SLOW = {"model": "demo/slow?delay=600"}
-"""A model that does not answer before the test is over."""
+"""A model that does not answer before the test ends."""
 
 PASTE = """([name, bytes, picture]) => {
     const png = Uint8Array.from(atob(picture), (character) => character.charCodeAt(0));

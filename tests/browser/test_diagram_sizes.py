@@ -93,11 +93,11 @@ MEASURE = r"""async (image) => {
     empty: { top: top - EDGE, bottom: height + EDGE - 1 - bottom, left: left - EDGE, right: width + EDGE - 1 - right },
   };
 }"""
-"""Returns the box of a picture, and how much of the picture is empty at each edge, in its own pixels. A negative number
-means that the picture is cut there."""
+"""Returns the box of a picture, and the empty space at each edge of the picture, in the picture's own pixels. A
+negative number means that the picture is cut at that edge."""
 
 EMPTY_PX = 26
-"""The most empty space at an edge: our margin, and the space that a kind of diagram adds."""
+"""Maximum empty space at an edge: the page's margin, and the space that a kind of diagram adds."""
 
 
 def boxes(page: Page, count: int, number: int = 0) -> list[JsonObject]:

@@ -51,7 +51,7 @@ PIXEL = """async (image) => {
   }
   return [seen, light / seen];
 }"""
-"""Returns how many pixels are drawn, and which share of them is light."""
+"""Returns the number of drawn pixels, and the share of light pixels among them."""
 
 
 def drawn(page: Page) -> None:
@@ -198,7 +198,7 @@ def test_a_hostile_diagram_runs_fetches_and_changes_nothing(open_page: People, s
     given(server, chat_id, "\n".join(fenced(each) for each in HOSTILE) + "\nThe end.")
     page = open_page(f"/c/{chat_id}")
     expect(answer(page).locator("[aria-busy=true]")).to_have_count(0, timeout=2 * SCREEN_MS)
-    # So far the policy had nothing to refuse. The policy refuses the requests that this test makes below.
+    # Before this the policy refused nothing. It refuses the requests that this test makes below.
     assert open_page.complaints == []
     open_page.expect_complaint("Content Security Policy|sandboxed")
     frame = page.locator("iframe")

@@ -1,5 +1,5 @@
 """The pages of `examples/doors`, built by vite, in Chromium: two tabs, a reload, an approval and Stop. The page on
-`@ai-sdk/react` runs with our transport and with the AI SDK's own; the other is on `@ag-ui/client`."""
+`@ai-sdk/react` runs with Threadcast's transport and with the AI SDK's own; the other page uses `@ag-ui/client`."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ PACKAGES = {"ai-sdk": "@ai-sdk/react", "ag-ui": "@ag-ui/client"}
 def test_two_tabs_a_reload_an_approval_and_stop(
     browser: Browser, tmp_path: Path, name: str, query: str, *, follows: bool
 ) -> None:
-    """`follows`: a tab shows by itself what other tabs do. Without it, a tab shows that only after a reload."""
+    """`follows`: a tab shows messages of other tabs at once; otherwise it shows them only after a reload."""
 
     def catch_up(page: Page) -> None:
         if not follows:

@@ -68,7 +68,7 @@ def test_a_message_that_is_answered_while_the_line_is_silent_brings_another_line
 
 
 AWAY_SECONDS = 600
-"""The pause that a busy server asks for: longer than a test waits."""
+"""The pause that a busy server requests, longer than a test waits."""
 
 
 @pytest.mark.parametrize("place", ["chat", "start"])

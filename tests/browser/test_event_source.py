@@ -1,4 +1,5 @@
-"""A browser's own EventSource on a stream, without our client: which events it delivers, and how soon it reconnects."""
+"""A browser's own EventSource on a stream, without Threadcast's client: the events that it delivers, and the time until
+it reconnects."""
 
 from contextlib import closing
 
@@ -24,8 +25,8 @@ WATCH = """(urls) => {
 def test_a_browser_comes_back_sooner_after_a_cut_than_it_would_by_itself(
     browser: Browser, server: Harness, chat_id: str
 ) -> None:
-    """A second stream asks for a pause of 1.5 s (Chromium's default is 3 s). Both streams are cut, and ours reconnects
-    first."""
+    """A second stream asks for a pause of 1.5 s (Chromium's default is 3 s). Both streams are cut, and Threadcast's
+    stream reconnects first."""
     line, plain = Proxy("browser > server", ("127.0.0.1", int(server.url.rpartition(":")[2]))), PlainStream()
     with (
         start_blocking_portal() as portal,

@@ -52,7 +52,7 @@ def example(
 def open_page(request: pytest.FixtureRequest, browser: Browser, example: Example) -> Iterator[People]:
     with closing(People(browser, example.url, re.sub(r"\W+", "-", request.node.name)[:80])) as people:
         if example.name == "help":
-            people.expect_complaint("status of 401")  # before its link has signed in any person
+            people.expect_complaint("status of 401")  # before the link has signed in a person
         yield people
         assert not people.complaints, "\n".join(people.complaints)
 
@@ -96,7 +96,7 @@ def test_coding_works_from_its_start_screen(open_page: People, example: Example)
     page.get_by_role("button", name="Allow", exact=True).click()
     expect(answer(page).locator("pre")).to_contain_text("exit code 0")  # as code, not as prose
 
-    begin(page, "Mend it")  # the editor changes the file; the tests go on, and their end wakes the chat
+    begin(page, "Mend it")  # the editor changes the file; the tests continue, and their end wakes the chat
     expect(said(page, "The tests have completed.")).to_be_visible()
     assert "cents * percent // 100" in (project / "prices.py").read_text("utf-8")
     begin(page, "Mend it")  # there is nothing to change, and the page reports no change
@@ -125,7 +125,7 @@ def test_workflow_works_from_its_start_screen(open_page: People, example: Exampl
     begin(page, "The reports")
     expect(answer(page)).to_contain_text("There are two: Weekly report, and Stock levels.")
 
-    begin(page, "Propose a change")  # nothing is saved before a person has said yes
+    begin(page, "Propose a change")  # nothing is saved before a person has accepted
     expect(answer(page)).to_contain_text("Is this what you want?")
     proposal = page.get_by_role("region", name="Change 'Monday mail': 4 actions")
     expect(proposal).to_contain_text("Compared with the present data")

@@ -45,7 +45,7 @@ def top(page: Page) -> float:
 
 
 def settle(page: Page) -> None:
-    """Let the browser draw a few frames, in which it reports movements and sizes."""
+    """Let the browser draw a few frames, during which it reports movements and sizes."""
     page.evaluate(NEXT_FRAMES, 4)
 
 
@@ -54,7 +54,7 @@ def jump(page: Page) -> Locator:
 
 
 def follows(page: Page) -> None:
-    """Check that the end is in sight, and still is after a few frames."""
+    """Check that the end is visible, and is still visible after a few frames."""
     wait_until(lambda: from_end(page) <= 2, "the end")
     settle(page)
     assert from_end(page) <= 2
@@ -89,7 +89,8 @@ PANEL_IN_MID_GROWTH = """async () => {
         await frame(); await frame();
     }
 }"""
-"""An answer that grows while a panel opens above the composer and closes again, in the order that lost the end."""
+"""An answer grows while a panel above the composer opens and closes, in an order in which the page once stopped
+following."""
 
 
 def test_panels_that_open_and_close_while_an_answer_grows_do_not_lose_the_end(

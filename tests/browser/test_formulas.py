@@ -149,8 +149,8 @@ def test_a_hostile_formula_runs_fetches_and_covers_nothing(open_page: People, se
     )
     assert page.evaluate("window.owned") is None
     assert all(url.startswith(server.url) for url in asked), asked
-    # Letters that a formula moves away are visible only within its block, so the page around it can be clicked as
-    # before.
+    # Letters that a formula moves away are visible only within the formula's block, so the page around the block can
+    # still be clicked.
     block = answer(page).locator("p").first.bounding_box()
     assert block is not None
     above = page.evaluate(

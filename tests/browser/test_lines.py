@@ -22,7 +22,7 @@ SILENCE_MS = 45_000
 
 @pytest.fixture
 def line(server: Harness, open_page: People) -> Iterator[Line]:
-    open_page.expect_complaint("net::ERR_")  # for every request during a fault, also at the end of the fixture
+    open_page.expect_complaint("net::ERR_")  # for every request during a fault, even at the end of the fixture
     with opened_line(server.url) as line:
         yield line
 

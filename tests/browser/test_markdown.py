@@ -206,7 +206,7 @@ def test_code_of_the_languages_seen_most_comes_as_one_file(open_page: People, se
     assert len([url for url in asked if "/languages-" in url]) == 1
     assert not [url for url in asked if re.search(r"/(?:bash|python|css|xml|yaml|json)-[\w-]{8}\.js$", url)]
     names = {url.rpartition("/")[2].rpartition("-")[0] for url in asked if url.endswith(".js")}
-    assert len(names) <= 8, names  # no file for each common language
+    assert len(names) <= 8, names  # no separate file for each common language
 
 
 EVIL = '"><img src=x onerror=window.owned=1><script>window.owned=1</script>'

@@ -79,7 +79,7 @@ def serving(port: int, html: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def hosts(server: Harness) -> Iterator[tuple[str, str]]:
-    """The addresses of a host page whose origin is allowed, and of one whose origin is not."""
+    """The addresses of a host page with an allowed origin, and of a host page with a refused origin."""
     with ExitStack() as stack:
         yield (
             stack.enter_context(serving(FRIEND, f"{server.url}/")),
@@ -320,7 +320,7 @@ MANY = 20_000
 
 
 def flooded(host: Page, opened: Page, message: object) -> float:
-    """Return how many milliseconds `opened` is busy with MANY messages from `host`."""
+    """Return the milliseconds for which `opened` is busy with MANY messages from `host`."""
     opened.evaluate(LISTEN, MANY)
     host.evaluate(FLOOD, [message, MANY])
     took: float = opened.evaluate("arrived")
@@ -356,7 +356,7 @@ def test_a_flood_of_contexts_keeps_the_page_no_busier_than_messages_that_are_not
         )
         took = flooded(page, opened, context(REPORT))
         print(f"{host}: {took:.0f} ms for contexts, {other:.0f} ms for other messages, {took / other:.2f} times")
-        assert took < 12 * other  # a page that reads each message takes about 30 times as long
+        assert took < 12 * other  # a page that handles each message takes about 30 times as long
         ask(opened, "Still here")
         if host == hosts[0]:
             expect(chip(opened)).to_have_text(f"Page: Page {MANY}", use_inner_text=True)

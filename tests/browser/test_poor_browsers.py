@@ -24,7 +24,7 @@ Storage.prototype.setItem = () => { throw new DOMException("The quota has been e
 """
 
 NO_LOCKS = "Object.defineProperty(Navigator.prototype, 'locks', { value: undefined })"
-"""Locks are missing in a page over plain HTTP from another machine."""
+"""The Web Locks API is missing in a page over plain HTTP from another machine."""
 
 NO_CHANNEL = "delete window.BroadcastChannel"
 
@@ -216,7 +216,7 @@ def test_of_more_chats_than_a_stream_carries_those_looked_at_last_are_live_and_n
     assert "gone" not in page.evaluate("Object.values(told)")
     server.ask(chat_id, "From elsewhere, while nobody looks", 4)
     expect(messages(page)).to_have_count(2)
-    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # its tab is looked at
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # its tab is visible
     is_live(page)
     answered(page, 4)
     shows(page, server.texts(chat_id))

@@ -34,7 +34,7 @@ def act(page: Page, title: str, action: str) -> None:
 
 
 def named(server: Harness, chat_id: str, title: str) -> None:
-    """A chat with one answer and a title."""
+    """Make a chat with one answer and a title."""
     server.ask(chat_id, "Hello")
     server.command(chat_id, "set_params", patch={"title": title})
 

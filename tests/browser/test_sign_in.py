@@ -63,7 +63,7 @@ def test_the_screen_says_what_is_wanted_and_what_is_wrong_before_it_lets_go(open
     page = open_page("/")
     screen(page)
     expect(page.get_by_text("Use the token or link that its operator gave you")).to_be_visible()
-    # There is no raw error beside it.
+    # There is no raw error beside the explanation.
     assert not page.get_by_text("Authorization").count()
     sign_in(page, "tc_nobody")
     expect(page.get_by_role("alert").filter(has_text="does not know this token")).to_be_visible()

@@ -86,7 +86,7 @@ def test_an_answer_is_given_again_by_another_model_and_the_chat_is_forked(open_p
     page.get_by_role("menuitem", name="another model").click()
     page.get_by_role("dialog").get_by_role("button", name="demo/reasoning").click()
     expect(versions(page, 1)).to_contain_text("2/2")
-    expect(messages(page).nth(1)).to_contain_text("Thought")  # the time is shown only where the reasoning was watched
+    expect(messages(page).nth(1)).to_contain_text("Thought")  # only a tab that watched the reasoning shows its time
     answered(page)
 
     messages(page).nth(1).get_by_role("button", name="More").click()

@@ -34,7 +34,7 @@ def send_parcel(to: str) -> str:
 
 @tool(policy="ask")
 def send_invoice_with_line_items_to_customer_and_accountant() -> str:
-    """Send an invoice; its name is long, and it has no arguments that could stand beside it."""
+    """Send an invoice. The tool has a long name and no arguments to show beside the name."""
     return "sent"
 
 

@@ -1,1 +1,1 @@
-"""A proxy that breaks one thing at a time, and a check that some transcript of the protocol notices each error."""
+"""A proxy that breaks one rule at a time, and a check that some transcript of the protocol notices each error."""

@@ -30,7 +30,7 @@ __all__ = [
     "without_query",
 ]
 
-Json: TypeAlias = dict[str, Any]  # Any: JSON that mutations look into
+Json: TypeAlias = dict[str, Any]  # Any: JSON of which mutations read parts
 
 EventChange: TypeAlias = Callable[[Json, str | None], Iterable[tuple[Json, str | None]]]
 """Maps an event's JSON and id to the events that are passed on instead."""
@@ -104,7 +104,7 @@ def header(name: str, value: str | None, *, streams: bool = True) -> Callable[[R
 
 
 def units(wanted: Callable[[Request], bool], make: Callable[[], UnitChange]) -> Callable[[Request], UnitChange | None]:
-    """Changes the units of streams whose request is wanted. `make` is called for each stream."""
+    """Changes the units of streams whose request satisfies a condition. `make` is called for each stream."""
     return lambda request: make() if wanted(request) else None
 
 
@@ -202,7 +202,7 @@ def replacing(pattern: bytes, by: bytes) -> UnitChange:
 
 
 def event_unit(event: Json, event_id: str | None) -> bytes:
-    """Return an event as our server writes it."""
+    """Return an event as Threadcast writes it."""
     data = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
     return f"data: {data}\n{'' if event_id is None else f'id: {event_id}{chr(10)}'}\n".encode()
 

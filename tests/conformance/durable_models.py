@@ -1,8 +1,9 @@
-"""Durable agents that answer like the demo models, for `threadcast conformance --mode`: given to a server by `--app`.
+"""Durable agents that answer like the demo models, for `threadcast conformance --mode`. A server loads this file by
+`--app`.
 
 `echo` answers like `demo/echo`. The agent `player` plays the demo model that the chat's parameter `model` names, with
-its options: one of `PLAYED`. It cannot play `demo/tools`, because each call of a durable agent has an assistant message
-of its own, nor `demo/error`, because a failure of an agent's code does not have the code of a model's failure.
+its options: one of `PLAYED`. It cannot play `demo/tools`, because each call of a durable agent has a separate assistant
+message, nor `demo/error`, because a failure of an agent's code has another error code than a model's failure.
 """
 
 from collections.abc import AsyncIterator

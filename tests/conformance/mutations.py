@@ -5,8 +5,8 @@ must fail.
     python -m tests.conformance.mutations no-ids feed-*   these alone
 
 For each mutation, the transcripts that it names are played first; the others are played only if none of these fails. A
-transcript counts only when it passes through the same proxy without a mutation. The exit code is 1 when a mutation
-survived, or changed nothing.
+transcript counts only when it passes through the same proxy without a mutation. The exit code is 1 if no transcript
+noticed a mutation, or a mutation changed nothing.
 """
 
 import random
@@ -42,24 +42,23 @@ description = "Opens a file in the editor."
 [profiles.agent]
 payloads = ["article"]
 """
-"""The configuration of a server that has everything that the transcripts need, with the tools of
-`tests/integration/preview_tools.py`."""
+"""The configuration of a server for all transcripts, with the tools of `tests/integration/preview_tools.py`."""
 
 AT_ONCE = 4
-"""How many mutations are judged together. Most of the time they wait for events that never come."""
+"""Number of mutations that are judged at the same time; they mostly wait for events that never come."""
 
 WAIT_SECONDS = 4.0
 """Time limit of an event that a mutation may have dropped. The same transcripts pass without a mutation in this
 time."""
 
 FIXED_SEED = "0"
-"""The seed if git is not available."""
+"""The seed used if git is not available."""
 
 
 @dataclass
 class Noticed:
-    """The result of one mutation: maps each transcript that noticed to its first reason. `was_met`: the mutation
-    changed something."""
+    """The result of one mutation: maps each transcript that noticed to its first reason. `was_met`: the mutation has
+    changed an answer or a request."""
 
     by: dict[str, str] = field(default_factory=dict)
     was_met: bool = False

@@ -1,4 +1,4 @@
-"""An HTTP proxy on loopback, in front of a real server, that breaks one thing in the server's answers.
+"""An HTTP proxy on loopback, in front of a real server, that breaks one rule in the server's answers.
 
 It reads requests and answers as HTTP/1.1, lets a `Mutation` change them, and passes them on. Answers other than event
 streams are read whole. An event stream is passed on in units: a block up to its blank line, or a comment or `retry`
@@ -69,12 +69,13 @@ class Mutation:
     answer: Callable[[Request, Answer], None] | None = None
     unit: Callable[[Request], UnitChange | None] | None = None
     never_ends: bool = False
-    """Whether a stream stays open that the server has ended."""
+    """Whether the proxy keeps a stream open that the server has ended."""
 
 
 @dataclass
 class Proxy:
-    """The proxy. `changes_count`: how often the mutation changed something; with 0, a result proves nothing."""
+    """The proxy. `changes_count`: the number of changes that the mutation has made; without any change, a result shows
+    nothing."""
 
     port: int
     mutation: Mutation | None
@@ -159,7 +160,7 @@ class Proxy:
             writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(rest), rest) if rest else b"0\r\n\r\n")
             await writer.drain()
 
-        tasks = {asyncio.create_task(pump()), asyncio.create_task(near.read(1))}  # a client that leaves reads as b""
+        tasks = {asyncio.create_task(pump()), asyncio.create_task(near.read(1))}  # a disconnected client reads as b""
         _, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in pending:
             task.cancel()

@@ -29,7 +29,7 @@ def _position(request: Request, body: Json) -> None:
 
 
 def _later(request: Request) -> None:
-    """Show the chat one event later than `at`."""
+    """Answer with the chat one event later than the requested position `at`."""
     at = request.query.get("at", [""])[0]
     if at.isdecimal():
         query(request, at=str(int(at) + 1))

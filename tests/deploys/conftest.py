@@ -1,4 +1,4 @@
-"""A fleet for each test, or one for a whole file, over a store of its own."""
+"""Fleets over separate stores, for each test or for a whole file."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -30,8 +30,7 @@ def _mark(context: ToolContext) -> int:
 
 
 async def _ticks(context: ToolContext, ticks: int) -> AsyncIterator[Progress | ToolResult]:
-    """A test that knows how long the tool may still take creates a file beside the marks: then `FINISH_TICKS` ticks
-    remain."""
+    """To end the tool soon, a test creates a file beside the marks; then `FINISH_TICKS` ticks remain."""
     finish = Path(context.data_dir) / f"{context.chat_id}.finish"
     if _mark(context) > 1:
         ticks = min(ticks, TICKS_AGAIN)

@@ -3,8 +3,8 @@ nothing.
 
 The owner gets SIGTERM in the middle of an answer, of tools, of waiting, of processes and sub-chats; another worker is
 ready to take over. A reader that stayed connected must have received one snapshot and events without a gap (its
-`Watcher` refuses gaps), and the text of an undisturbed run. At most the second that DESIGN §4.6 promises may pass
-between the last event of the old owner and the first of the new. Settings are the defaults unless a test changes them.
+`Watcher` refuses gaps), and the text of an undisturbed run. Between the last event of the old owner and the first event
+of the new owner at most one second may pass (DESIGN §4.6). Settings are the defaults unless a test changes them.
 """
 
 import json
@@ -26,14 +26,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(6)]
 
 TOOLS = Path(__file__).with_name("deploy_tools.py")
 ESSAY = "demo/essay?words=5000"
-"""The answer takes two minutes at forty words a second, in which a worker starts on any machine; a test that has seen
-enough ends the answer."""
+"""At forty words a second the answer takes two minutes, in which a worker starts on any machine; a test aborts the
+answer when it has finished."""
 HANDOVER_SECONDS = 1.0
 """Maximum seconds between two events of a reader during a handover (DESIGN §4.6)."""
 
 
 class Race:
-    """A web process and the worker that owns all chats; the worker that takes over owns the chats of the next test."""
+    """A web process and the worker that owns all chats; a worker that takes over owns the chats of the next test."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -70,7 +70,7 @@ class Race:
         return passed_seconds
 
     def tidy(self) -> None:
-        """Leave one worker after a test that failed in the middle, so that the next one does not fail, too."""
+        """Leave only one worker after a failed test, so that the next test does not fail, too."""
         if self._heir is None:
             return
         if not self.owner.has_ended:

@@ -80,7 +80,7 @@ async def test_three_processes_are_one_server_to_whoever_comes(fleet: Fleet) -> 
     await fleet.add_worker()
     assert len(pids(fleet)) == PROCESSES
     async with one_line_to_each(web.url, probes) as lines:
-        # Requests about one process have a port of their own.
+        # Each process has a separate port for requests about itself.
         refused = await lines[0].get("/metrics")
         assert refused.status_code == 404 and "set server.metrics_port" in refused.json()["detail"]
         for number in range(PROCESSES):
@@ -120,8 +120,8 @@ async def test_three_processes_are_one_server_to_whoever_comes(fleet: Fleet) -> 
 
 
 async def _is_taken_over_by_newer_ones(url: str, stream: ManyWatcher) -> None:
-    """Open newer streams of the same name: six, so that almost certainly at least one reaches another process than the
-    one that holds the first."""
+    """Open six newer streams of the same name, so that almost certainly one of them reaches another process than the
+    first stream did."""
     async with AsyncExitStack() as stack:
         for _ in range(6):
             newer = await stack.enter_async_context(watching_many(url, ["c0"], query="stream_id=tab"))
@@ -178,7 +178,7 @@ async def test_ctrl_c_ends_all_of_them_politely(fleet: Fleet) -> None:
     web, _ = await several(fleet, processes=2)
     async with watching_many(web.url, ["c1"]) as reader:
         await reader.until(lambda w: "c1" in w.chats)
-        os.killpg(web.pid, signal.SIGINT)  # as a terminal does: to every process in its foreground
+        os.killpg(web.pid, signal.SIGINT)  # as a terminal does, which signals every process in its foreground
         assert await web.ended() == 0
         await reader.until(lambda w: w.has_ended)
         assert reader.has_goodbye, "it was told when to come back"
@@ -254,7 +254,7 @@ async def test_sighup_replaces_all_and_refuses_no_connection(fleet: Fleet) -> No
 
         async def come_and_go() -> None:
             while True:
-                # Loading certificates would keep this loop busy between a connection and its request.
+                # Loading certificates would block this event loop between a connection and its request.
                 async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS, verify=False) as client:
                     try:
                         assert (await client.get(f"{web.url}/v1/ping")).text == "pong"

@@ -43,7 +43,7 @@ class Prober:
             return None
 
     async def until(self, status: str, *, passing: frozenset[str] = frozenset()) -> httpx2.Response:
-        """Wait until `/readyz` has that status; until then it may have a status of `passing` and no other."""
+        """Wait until `/readyz` has that status; before that it may have only statuses of `passing`."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
                 found = await self.get("/readyz")

@@ -29,7 +29,7 @@ RETRY_BYTES = re.compile(rb"\nretry: (\d+)\n$")
 
 
 class Front:
-    """The running web processes; `any` returns the next process in turn, as a balancer does."""
+    """The running web processes; `any` returns each process in turn, as a load balancer does."""
 
     def __init__(self, webs: list[Process]) -> None:
         self.webs = webs
@@ -59,7 +59,7 @@ class Talk:
                 await anyio.sleep(pause_ms / 1000)
 
     async def _read(self, client: httpx2.AsyncClient) -> int:
-        """Read one stream to its end; returns the milliseconds to wait before the next one."""
+        """Read one stream to its end; returns the milliseconds to wait before the next stream."""
         place = {"Last-Event-ID": self.chat.last_id} if self.chat.last_id else {}
         address = f"{self._front.any()}/v1/chats/subscribe?chat_id={self.chat.chat_id}"
         parser, received = FrameParser(), b""

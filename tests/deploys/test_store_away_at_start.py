@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 Start: TypeAlias = Callable[[], object]
 END_SECONDS = 15.0
-"""Maximum seconds until a process ends on a busy machine; a process that waits would never end by itself."""
+"""Maximum seconds until a process ends on a busy machine; a process that waits for its store never ends by itself."""
 
 LINE = {"event": "store.waiting", "level": "warning"}
 
@@ -44,7 +44,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
 
 @pytest.fixture
 def start_store(tmp_path: Path) -> Iterator[Callable[[], object]]:
-    """`start_store()`: the store of the fleet runs from then on."""
+    """`start_store()` starts the store of the fleet."""
     with ExitStack() as stack:
         yield lambda: stack.enter_context(running_store(tmp_path / "store"))
 

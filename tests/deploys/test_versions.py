@@ -3,8 +3,8 @@ version wrote.
 
 The newer version is a real process whose format number is one higher (`newer_app.py`). An old worker that claims such a
 chat hands it back after a second, until a new worker has it; an old web process ends its streams with a time to
-reconnect, and answers 503; a new one serves all chats. After a downgrade, the chats that the new version wrote wait for
-it, and no others do.
+reconnect, and answers 503; a new one serves all chats. After a downgrade, only the chats that the new version wrote
+wait for that version.
 """
 
 from pathlib import Path

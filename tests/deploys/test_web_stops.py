@@ -81,7 +81,7 @@ async def test_200_readers_are_told_to_come_back_at_200_different_times(fleet: F
     assert len(pauses_ms) == READERS
     assert all(500 <= pause <= 3_000 for pause in pauses_ms)
     assert len(set(pauses_ms)) > READERS / 2
-    # A uniform distribution over 2.5 s has a deviation of 722 ms and quarters of equal size, so readers do not
+    # The `retry` times of readers are uniform over 2.5 s (deviation 722 ms, quarters of equal size), so readers do not
     # reconnect all at once.
     assert 600 < statistics.stdev(pauses_ms) < 850
     quarters = [sum(1 for pause in pauses_ms if (pause - 500) // 626 == quarter) for quarter in range(4)]

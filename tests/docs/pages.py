@@ -23,7 +23,7 @@ EXCUSED = {
     "scripts/bench-compare main HEAD": "as above, and it makes worktrees of this clone",
     ".venv/bin/python -m bench --json docs/performance.json && .venv/bin/python -m bench.chart": "as above",
 }
-"""Commands of `sh` blocks that are not run, each with the reason. All other commands are run."""
+"""Commands of `sh` blocks that are not run, each with the reason. The tests run all other commands."""
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -53,7 +53,8 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def unfenced_lines(page: Path) -> list[str]:
-    """Return the lines that Markdown shows as code because they are indented: no test would see their language."""
+    """Return the lines that Markdown shows as code because they are indented; such code has no language by which tests
+    could run it."""
     return re.findall(r"\n\n((?: {4}|\t).*)", _FENCE.sub("", page.read_text("utf-8")))
 
 

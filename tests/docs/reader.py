@@ -1,4 +1,4 @@
-"""A reader who goes through a page from top to bottom in a clone, and pastes each block where it belongs.
+"""Simulates a reader who goes through a page from top to bottom in a clone, and pastes each block where it belongs.
 
     toml      goes to the end of threadcast.toml; a server must start with the block alone, and with all of them
     python    that only defines things goes to the end of my_tools.py, likewise; else it is a program and must end well
@@ -10,9 +10,9 @@
     nginx, caddyfile  are run by tests/security/test_real_proxies.py
     (others)  are an error: for a new kind of block, write a function that runs it
 
-The clone is a directory of links to this one, so that its scripts run as they are, with a data directory and a
-configuration of its own. Three addresses of the pages are replaced by free ones: the server's, the store's and that of
-a local model. A server is started when a block first needs one, and again when the configuration or the tools changed.
+The clone is a directory of links to this clone, so that its scripts run unchanged, with a separate data directory and
+configuration. Three addresses of the pages are replaced by free ports: the server's, the store's and a local model's. A
+server is started when a block first needs one, and again when the configuration or the tools changed.
 """
 
 import ast
@@ -45,14 +45,14 @@ SMALLER = {"--seeds 20000": "--seeds 20", "--seeds 2000": "--seeds 20", "--secon
 """Numbers of the pages with which a command takes a minute or more; the same command is run with smaller numbers."""
 
 COMMAND_SECONDS = 2 * DEADLINE_SECONDS
-"""Maximum seconds of a command that ends: the longest ones take some 10 s on a quiet machine."""
+"""Maximum seconds of a command that ends by itself; the longest commands take some 10 s on a quiet machine."""
 
 CALLED_ELSEWHERE = {"client.md": "tests/examples/test_client_page.py calls each of its functions"}
 """Pages whose programs may consist only of definitions."""
 
 
 class Terminal:
-    """One command in its own shell, and everything that it printed."""
+    """One command in its own shell, and its output."""
 
     def __init__(self, command: str, here: Path, environment: Mapping[str, str]) -> None:
         self.command = command
@@ -102,7 +102,7 @@ class Terminal:
         return "\n".join(self.lines[-60:])
 
     def close(self) -> None:
-        """End the command, as closing a terminal does."""
+        """End the command as a terminal does when it closes."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
                 os.killpg(self._popen.pid, number)
@@ -142,7 +142,7 @@ def _a_clone(here: Path) -> Path:
 
 
 class Reader:
-    """`addresses` maps each address in a page to the real one; one of them is the server's."""
+    """`addresses` maps each address in a page to the real address, including the server's."""
 
     def __init__(self, here: Path, addresses: Mapping[str, str], programs: Path) -> None:
         self.here = _a_clone(here)

@@ -71,14 +71,14 @@ def test_every_excuse_is_needed() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_stands_between_fences_that_name_its_language(page: Path) -> None:
-    """No test would see other code."""
+    """Code outside of fenced blocks would remain untested."""
     assert unfenced_lines(page) == []
     assert all(block.language for block in blocks_of(page))
     assert page.read_text("utf-8").count("```") == 2 * len(blocks_of(page)), "a fence that is no block"
 
 
 def test_a_block_that_does_not_work_is_noticed(tmp_path: Path) -> None:
-    """Breaks each kind of block once, in the ways that pages really get broken."""
+    """Breaks each kind of block once, in ways in which pages really break."""
     page = tmp_path / "page.md"
     broken = {
         "toml": "[profiles.desk]\nsystem_promt = 'You help.'\n",

@@ -1,1 +1,1 @@
-"""Runs unmodified clients of other servers against the doors."""
+"""Runs unmodified clients of other servers' formats against the doors."""

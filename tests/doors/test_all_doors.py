@@ -1,5 +1,6 @@
-"""All doors on one chat, each with its own published client: the chat begins in one, is watched in another, decided in
-a third, and continued in two more. In the end each of them shows the content of our own snapshot."""
+"""All doors on one chat, each with its published client: the chat begins through one door, is watched through a second,
+decided through a third, and continued through two more. In the end each client shows the content of the chat's
+snapshot."""
 
 from pathlib import Path
 from typing import Any

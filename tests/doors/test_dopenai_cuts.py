@@ -1,4 +1,4 @@
-"""Answers of Chat Completions whose line is cut, whose worker dies, and which wait for a person."""
+"""Answers of Chat Completions whose connection is cut, whose worker dies, or which wait for a person."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ async def test_after_a_cut_the_run_ends_as_the_operator_wants(
             (_, kept) = tab.messages[1]
             assert kept.startswith(said) and (len(kept.split()) == 200) == (outcome == "complete")
             again = await client.chat.completions.create(**asking("y", "cut", "demo/echo?rate=0"))
-            assert again.choices[0].message.content == "You said: y"  # the chat goes on, with a new connection
+            assert again.choices[0].message.content == "You said: y"  # the chat continues over a new connection
 
 
 @pytest.mark.parametrize("accepted", [True, False])

@@ -120,7 +120,7 @@ async def test_a_task_beside_a_conversation_and_a_request_that_stores_nothing_ar
     brief = await client.chat.completions.with_raw_response.create(
         model="demo/echo", messages=[user("forget me")], store=False
     )
-    for _ in range(2):  # a chat that exists already stays in the lists
+    for _ in range(2):  # a chat that existed before remains in the lists
         await client.chat.completions.create(
             model="demo/echo", messages=[user("stay")], store=False, metadata={"chat_id": "webui-1"}
         )
@@ -153,7 +153,7 @@ async def test_a_history_continues_only_chats_of_the_same_user_of_the_front_end(
     for who, chat_id in begun.items():
         assert await asks(history, who) == chat_id
     longer = [*history, {"role": "assistant", "content": "You said: go on"}, user("and on")]
-    assert await asks(longer, user="ann") == begun["ann"]  # the body reports it, as OpenAI's does
+    assert await asks(longer, user="ann") == begun["ann"]  # the body reports the error, as OpenAI's does
     assert await asks(longer, safety_identifier="eve") not in begun.values()
     with pytest.raises(openai.BadRequestError):
         await asks(history, "x" * 513)

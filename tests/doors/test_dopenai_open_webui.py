@@ -1,10 +1,10 @@
 """The requests of Open WebUI, as its source makes them, against the door of Chat Completions.
 
-Written down by hand from Open WebUI 0.6 to 0.12 (`backend/open_webui/routers/openai.py` and `routers/tasks.py`): a
-message is a streamed request with the whole history and usage; the tasks for a title, for tags and for follow-ups are
-requests without a stream, with one message of the user that quotes the conversation. With the setting
-ENABLE_FORWARD_USER_INFO_HEADERS, all of these requests have the header `X-OpenWebUI-Chat-Id`. The package itself has
-109 dependencies, among them those of local models, which is too much for these tests.
+The requests are written by hand after Open WebUI 0.6 to 0.12 (`backend/open_webui/routers/openai.py` and
+`routers/tasks.py`). A message is a streamed request with the whole history and usage. The tasks for a title, for tags
+and for follow-ups are requests without a stream, with one message of the user that quotes the conversation. With the
+setting ENABLE_FORWARD_USER_INFO_HEADERS, all of these requests have the header `X-OpenWebUI-Chat-Id`. The package
+itself has 109 dependencies, among them those of local models, which is too much for these tests.
 """
 
 import json

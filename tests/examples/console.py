@@ -54,7 +54,7 @@ def steps_of(page: str) -> list[Step]:
 def _is_whole(command: str) -> bool:
     try:
         shlex.split(command)
-    except ValueError:  # quotes that do not end, or a backslash at the end
+    except ValueError:  # open quotes, or a backslash at the end
         return False
     return not command.endswith("\\")
 

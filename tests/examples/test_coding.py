@@ -27,7 +27,7 @@ PAGES_COPY = "/tmp/threadcast-coding"
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Yield the copy that the server's tools work on, and the editor."""
+    """Yield the copy of the project on which the server's tools work, and the editor."""
     directory = tmp_path / "project"
     monkeypatch.setenv("CODING_PROJECT", str(directory))
     return Path(shutil.copytree(CODING / "project", directory))

@@ -31,7 +31,7 @@ def library_port() -> int:
 
 
 async def test_every_line_of_the_page_is_printed(tmp_path: Path, library_port: int) -> None:
-    """Runs in a copy whose library has its own port, because 8001 may be taken."""
+    """The example runs in a copy whose library has another port, because 8001 may be in use."""
     here = Path(shutil.copytree(HELP, tmp_path / "help"))
     config = here / "threadcast.toml"
     config.write_text(config.read_text("utf-8").replace(":8001/", f":{library_port}/"), "utf-8")
@@ -94,7 +94,7 @@ def calls(name: str, **arguments: object) -> Reply:
     return Reply([chunk(delta={"tool_calls": [call]}), chunk(finish_reason="tool_calls"), DONE])
 
 
-def payload_of(shown: Shown) -> Any:  # Any: JSON that tests look into
+def payload_of(shown: Shown) -> Any:  # Any: JSON of which tests read parts
     last = shown.bodies[-1]
     assert last["type"] == "complete"
     return last["payload"]

@@ -1,4 +1,4 @@
-"""A primary with its replica at an address that can move, of the server that a test names."""
+"""A primary and its replica, of the server that a test names, at an address that can move."""
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Gates: loopback addresses in front of a server that can be pointed elsewhere, held or cut.
+"""Gates: loopback addresses in front of a server; a test can point them at another server, hold them or cut them.
 
 A `Pair` is a primary and its replica behind such gates, so that a test can promote the replica at the same address.
 """
@@ -18,10 +18,10 @@ DEADLINE_SECONDS = 30.0
 
 
 class Gate:
-    """An address in front of a server, as a host name or a virtual address is. It works in one event loop.
+    """An address in front of a server, like a host name or a virtual address. It works in one event loop.
 
-    After `point_at`, new connections reach the new server and existing connections stay, as with a host name. After
-    `hold`, nothing passes in either direction, and bytes that arrive meanwhile are lost when the gate is cut.
+    After `point_at`, new connections reach the new server and existing connections remain, as with a host name. After
+    `hold`, no bytes pass in either direction; bytes that arrive meanwhile are lost if the gate is cut.
     """
 
     def __init__(self, port: int) -> None:
@@ -62,7 +62,7 @@ class Gate:
                 tasks.create_task(self._pump(reader, onward[1]))
                 tasks.create_task(self._pump(onward[0], writer))
         except* OSError:
-            pass  # one side has hung up, so the other connection ends too
+            pass  # one side has disconnected, so the other connection ends too
         finally:
             self._writers -= both
             for each in both:
@@ -90,7 +90,7 @@ class Pair:
         return f"redis://127.0.0.1:{self.address.port}/0"
 
     async def replicated(self) -> None:
-        """Wait until the replica has all that the primary has at the time of the call."""
+        """Wait until the replica has all data that the primary has at the time of the call."""
         offset = int(str(self.primary.replication("master_repl_offset")))
         with anyio.fail_after(DEADLINE_SECONDS):
             while int(str(self.replica.replication("slave_repl_offset"))) < offset:

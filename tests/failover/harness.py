@@ -1,8 +1,8 @@
-"""The product on a store that fails over, a client that remembers its posts, and the content that readers hold.
+"""Runs the product on a store that fails over, with a client that remembers its posts and readers of the chats.
 
 The client follows the rules for clients (DESIGN §14): it posts a command again, with the same id, until it has an
 answer, and keeps the command until the command appears in the chat. Tests print their figures (`pytest -s`) and assert
-the bars.
+the limits.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ async def harness(url: str, tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 class Client:
-    """Posts messages whose text is their request id, and remembers all accepted ones."""
+    """Posts messages whose text is their request id, and remembers all accepted messages."""
 
     def __init__(self, url: str) -> None:
         self._url = url

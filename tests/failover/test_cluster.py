@@ -26,7 +26,7 @@ PLAYED = (
     "plain-turn",
     "tool-calls-in-order",
     "abort-keeps",
-    "branch-from-chat",  # two chats, of two slots
+    "branch-from-chat",  # two chats in two slots
     "delete",
     "image-attachment",
     "edit-user-and-regenerate",
@@ -35,7 +35,7 @@ PLAYED = (
     "queue-merged",
     "prefer-wait",
 )
-"""One transcript of each kind: some read, write or wait, and some touch several chats."""
+"""One transcript of each kind: transcripts that read, write or wait, and transcripts that use several chats."""
 
 
 @pytest.fixture(scope="module", params=[name for name, binary in BINARIES.items() if binary])

@@ -1,9 +1,9 @@
 """A node of a Cluster is killed or stops answering during many answers, and a replica that missed its last writes
 follows.
 
-Commands that were accepted but not yet copied are lost with the node: Redis promises no more (DESIGN §14). We promise
-that clients learn of the loss, so that they send these commands again, and that every command then takes effect once.
-The figures are printed: `pytest -s tests/failover/test_cluster_node_lost.py`.
+Commands that were accepted but not yet copied are lost with the node: Redis promises no more (DESIGN §14). Threadcast
+promises that clients learn of the loss, so that they send these commands again, and that every command then takes
+effect once. The figures are printed: `pytest -s tests/failover/test_cluster_node_lost.py`.
 """
 
 import signal
@@ -47,7 +47,7 @@ def harness(tmp_path: Path) -> Iterator[ClusterHarness]:
 
 
 def thrown_back_at(watcher: TimedWatcher) -> float:
-    """Return when the watcher's last snapshot came."""
+    """Return the time at which the watcher's last snapshot came."""
     return max(at for _, kind, at in watcher.came if kind == "snapshot")
 
 

@@ -43,7 +43,7 @@ async def accepted_after(client: Client, since: float, *, task_status: TaskStatu
 
 
 def is_thrown_back(reader: Watcher, snapshots: int) -> bool:
-    """Return whether the reader has received another snapshot beyond the given count."""
+    """Return whether the reader has received more snapshots than this count."""
     return reader.snapshots > snapshots
 
 

@@ -126,7 +126,7 @@ async def test_a_primary_that_wants_replicas_refuses_while_it_has_none(pair: Pai
     async with RedisStore(pair.url) as store:
         pair.primary.ask("CONFIG", "SET", "min-replicas-to-write", 1)
         with anyio.fail_after(TIMEOUT_SECONDS):
-            while pair.primary.replication("min_slaves_good_slaves") != 1:  # counted by acknowledgements, one a second
+            while pair.primary.replication("min_slaves_good_slaves") != 1:  # replicas acknowledge once a second
                 await anyio.sleep(0.02)
         assert (await store.post(command("r1"))).outcome is PostOutcome.ACCEPTED
         pair.replica.kill()

@@ -1,5 +1,5 @@
-"""A worker's own subscription tells since when the subscriptions of others can be trusted: from the start of the server
-for a new worker, and from now on after a promotion or an interruption (DISPATCH §5, rule 2)."""
+"""A worker's own subscription shows since when it can trust the subscriptions of others: since the start of the server
+for a new worker, and only from now on after a promotion or an interruption (DISPATCH §5, rule 2)."""
 
 import time
 

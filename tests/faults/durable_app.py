@@ -1,5 +1,5 @@
-"""Durable agents for tests of faults. The file `code` in the data directory chooses the version of their code, the file
-`effects` gets a line for each effect, and other files there open gates that steps and answers wait at."""
+"""Durable agents for tests of faults. In the data directory, the file `code` chooses the version of their code, the
+file `effects` gets a line for each effect, and other files open gates at which steps and answers wait."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ async def gate(name: str) -> str:
 
 
 async def short(name: str) -> str:
-    """Have an effect at the beginning, and another one at the end, 0.4 s later."""
+    """Cause one effect at the beginning, and a second effect at the end, 0.4 s later."""
     effect(f"{name} begins")
     await asyncio.sleep(0.4)
     return effect(f"{name} ends")
@@ -70,7 +70,7 @@ TOOLS = [search, charge, slow_tool, look, glance]
 
 
 async def write() -> AsyncIterator[object]:
-    """Write two parts with a gate between them; newer code writes something else."""
+    """Write two parts with a gate between them; newer code writes other texts."""
     yield Reasoning("thinking ")
     yield Citation({"url": "https://example.org/a", "title": "A"})
     if CODE == "shorter":
@@ -110,7 +110,7 @@ if CODE != "missing":
 
 @agent("versions", tools=TOOLS)
 async def versions(ctx: AgentContext) -> None:
-    """Take another path in newer code, in a loop and in branches."""
+    """Take another path if the code is newer, in a loop and in branches."""
 
     async def branch(number: int) -> str:
         if CODE == "new" and ctx.version("branch-2"):
@@ -244,7 +244,7 @@ async def reader(ctx: AgentContext) -> None:
 
 @agent("parent", tools=TOOLS)
 async def parent(ctx: AgentContext) -> None:
-    """Run sub-chats: two, or as many as the message says."""
+    """Run two sub-chats, or the number of sub-chats in the message."""
     count = int(str(ctx.messages[-1].content))
     pages = await ctx.gather(*(ctx.chats.run(f"page{number}", mode="reader") for number in range(count)))
     await ctx.answer(f"{len(pages)} pages, the last one said: {pages[-1].text}")
@@ -252,7 +252,7 @@ async def parent(ctx: AgentContext) -> None:
 
 @agent("large", tools=TOOLS)
 async def large(ctx: AgentContext) -> None:
-    """Have a large result, and use it after a question."""
+    """Return a large result from a step, and use it after a question."""
     text = await ctx.step("large", lambda: "x" * 2_000_000, retry="safe")
     await ctx.ask("Go on?")
     await ctx.answer(f"{len(text)} characters")

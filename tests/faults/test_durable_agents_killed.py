@@ -46,7 +46,7 @@ async def say(fleet: Fleet, mode: str, text: str = "hello", chat_id: str = "c1",
 
 
 async def asked(watcher: Watcher, count: int = 1) -> list[PauseReason]:
-    """Wait until so many questions are open, and return them."""
+    """Wait until this number of questions is open, and return them."""
     await watcher.until(lambda w: w.state is not None and len(w.state.runtime.pause_reasons) == count)
     assert watcher.state is not None
     return watcher.state.runtime.pause_reasons

@@ -1,4 +1,5 @@
-"""Tools that panic, hang or fork, in real processes: a tool never ends its server, nor keeps it from ending."""
+"""Tools that panic, hang or fork, in real processes: a tool neither ends its server nor keeps the server from
+ending."""
 
 import os
 import signal
@@ -60,7 +61,7 @@ async def result_of(url: str, tool: str, chat_id: str = "c1") -> str:
 
 
 async def running(url: str, tool: str, chat_id: str = "c1") -> None:
-    """Return when the tool runs."""
+    """Return once the tool runs."""
     async with watching(url, chat_id) as watcher:
         await ask(url, tool, chat_id)
         await watcher.until(lambda w: "tool_status" in w.types())
@@ -99,7 +100,7 @@ async def test_a_tool_that_panics_is_a_failed_result_and_the_server_goes_on(stac
 
 
 async def test_whatever_ends_a_process_stands_in_its_log_and_in_its_status(stack: ExitStack, tmp_path: Path) -> None:
-    """asyncio gives no code of ours a chance to catch this exception."""
+    """The server cannot catch this exception inside asyncio."""
     server = await serving(stack, tmp_path)
     await ask(server.url, "exits_in_a_task")
     assert await server.ended() == 1

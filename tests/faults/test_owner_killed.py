@@ -115,7 +115,7 @@ async def test_an_owner_that_was_stopped_for_longer_than_its_lease_writes_nothin
 async def test_an_answer_cut_by_kill_9_goes_on_where_the_model_can_be_given_its_beginning(
     tmp_path: Path, prefill: str, wish: str, second: str, is_retracted: bool
 ) -> None:
-    """With a real model server on HTTP: a shown text is only taken back where the model cannot continue it."""
+    """With a real model server over HTTP: a shown text is removed only if the model cannot continue it."""
     shown = "The harbour wakes early. Boats leave at dawn, "
     with ExitStack() as stack:
         model = stack.enter_context(serve_fake_openai())

@@ -1,8 +1,8 @@
-"""Owners whose connections the store closes: dead owners are taken over at once, live ones are left alone, and a tool
-that may not run twice has ended before the log says how.
+"""Owners whose connections the store closes: dead owners are taken over at once, live owners keep their chats, and a
+tool that may not run twice has ended before the log records its end.
 
-Real workers with the default lease of 3.5 s, over a store of their own. That a silence and no lease has ended an
-ownership is read from the log line `owner.silent`.
+Real workers with the default lease of 3.5 s, over a store of their own. The log line `owner.silent` shows that an
+ownership ended by silence, not by its lease.
 """
 
 import random
@@ -29,7 +29,7 @@ STOPS = 20
 
 
 async def until_old(fleet: Fleet) -> None:
-    """Wait until a new worker may look at once: the store has run for a lease."""
+    """Wait until the store has run for the length of a lease; then a new worker may look for silent owners at once."""
     with anyio.fail_after(DEADLINE_SECONDS):
         while fleet.store.client.info("server")["uptime_in_seconds"] < LEASE_SECONDS + 1:
             await anyio.sleep(0.1)

@@ -39,8 +39,8 @@ def stack() -> Iterator[ExitStack]:
 
 
 class Model:
-    """A model server that answers in three parts, the second after `go_on` and the third after `finish`; `is_sent` says
-    that the second was passed to the network."""
+    """A model server that answers in three parts, the second after `go_on` and the third after `finish`; `is_sent` is
+    set once the second part was passed to the network."""
 
     def __init__(self, parts: tuple[list[bytes], list[bytes], list[bytes]]) -> None:
         self._parts = parts

@@ -84,7 +84,7 @@ async def test_the_embedded_store_is_started_again_when_it_dies(tmp_path: Path) 
             await watcher.at_rest()
             os.kill(_child_of(process.pid), signal.SIGKILL)
             with anyio.fail_after(DEADLINE_SECONDS):
-                while "store.restarted" not in process.log_text():  # the 503 before may be too short to be seen
+                while "store.restarted" not in process.log_text():  # the time with 503 may be too short to be seen
                     await anyio.sleep(0.05)
             await ready(process.url, 200)
             await command(process.url, "c1", user_message("b", "after"))

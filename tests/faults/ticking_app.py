@@ -1,4 +1,5 @@
-"""A tool that may not run twice and shows in a file how long it works; `--app` of tests/faults/test_silent_owner.py."""
+"""A tool that may not run twice and that records its running time in a file; tests/faults/test_silent_owner.py loads it
+by `--app`."""
 
 import asyncio
 from pathlib import Path

@@ -33,7 +33,7 @@ def balance() -> str:
 
 @agent("bank", title="Bank", tools=[charge, balance])
 async def bank(round: Round) -> AsyncIterator[object]:
-    """Charges what it is told to charge.
+    """Charges the amount in the user's message.
 
     The second paragraph is for programmers.
     """
@@ -79,7 +79,7 @@ def mirror(round: Round) -> str:
 
 @agent("slow", tools=[])
 def slow(round: Round) -> Iterator[str]:
-    """A sync generator, which must not block the server."""
+    """A synchronous generator, which must not block the server."""
     for word in WORDS:
         time.sleep(0.005)
         yield word
@@ -108,7 +108,7 @@ async def greedy(round: Round) -> AsyncIterator[object]:
 
 @agent("goes_on", tools=[])
 async def goes_on(round: Round) -> AsyncIterator[str]:
-    """Continues the text that people have seen."""
+    """Continues the text that readers have seen."""
     for word in WORDS[len(round.shown.split()) :]:
         yield word
         await asyncio.sleep(0.02)

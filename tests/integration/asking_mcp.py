@@ -1,6 +1,6 @@
 """Real MCP servers that ask people, written with the SDK's server side: `python asking_mcp.py stdio` or `http PORT`.
 
-They speak the protocol with sessions, in which servers send requests (2025-11-25), or with `modern` the newer one.
+They speak the protocol with sessions, in which servers send requests (2025-11-25), or with `modern` the newer protocol.
 """
 
 import asyncio
@@ -97,7 +97,8 @@ def build() -> MCPServer:
 
 
 async def _run_as_an_older_server(server: MCPServer) -> None:
-    """Serve stdio, and answer the first request of the newer protocol as a server does that does not know it."""
+    """Serve stdio, and answer the first request of the newer protocol like a server that supports only the older
+    one."""
     send, received = anyio.create_memory_object_stream[SessionMessage | Exception]()
     inner = server._lowlevel_server
 
@@ -120,7 +121,7 @@ async def _run_as_an_older_server(server: MCPServer) -> None:
 
 def main() -> None:
     server = build()
-    if sys.argv[1] == "modern":  # questions are embedded in results
+    if sys.argv[1] == "modern":  # the newer protocol embeds questions in results
         anyio.run(server.run_stdio_async)
     elif sys.argv[1] == "stdio":
         anyio.run(_run_as_an_older_server, server)

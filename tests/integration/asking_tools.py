@@ -1,4 +1,4 @@
-"""Tools that ask people while they run, and an agent that asks: for the tests of questions."""
+"""Tools that ask people while they run, and an agent that asks people, for the tests of questions."""
 
 import anyio
 
@@ -48,13 +48,13 @@ async def ask_form(ctx: ToolContext) -> str:
 
 @tool()
 async def ask_list(ctx: ToolContext) -> str:
-    """Ask for a list, which no form can express."""
+    """Ask a question whose answer would be a list, which no form can express."""
     return str(await ctx.ask("Which numbers?", schema={"type": "array", "items": {"type": "integer"}}))
 
 
 @tool()
 async def ask_once(text: str, ctx: ToolContext) -> str:
-    """Ask a person; the call may not run twice."""
+    """Ask a person, in a call that may not run twice."""
     return f"the answer is {await ctx.ask(text)}"
 
 

@@ -1,6 +1,7 @@
-"""A state machine's context: a chat of a real server, three readers of the chat, and the model that predicts its state.
+"""The context of a state machine: a chat of a real server, three readers of the chat, and a model that predicts the
+chat's state.
 
-It posts a command, waits until the stream has reached the state that the model predicts, and compares. The rules in
+It posts a command, waits until the stream has reached the predicted state, and compares both states. The rules in
 `test_model_http.py` choose the commands.
 """
 
@@ -27,7 +28,7 @@ UNKNOWN = "no-such-thing"
 
 
 class ChatMachine(RuleBasedStateMachine):
-    """A chat of a real server, its readers, and the model of it. The actions on it are in `test_model_http.py`."""
+    """A chat of a real server, its readers and its model. `test_model_http.py` has the actions on the chat."""
 
     tabs: Tabs
 
@@ -106,8 +107,8 @@ class ChatMachine(RuleBasedStateMachine):
         self.settle()
 
     def act(self, kind: str, **fields: object) -> str | None:
-        """Send a command that acts at once; returns None if the chat does not exist. The caller must apply the command
-        to the model afterwards."""
+        """Send a command that takes effect at once; returns None if the chat does not exist. The caller must apply the
+        command to the model afterwards."""
         request_id = self.name()
         body: JsonObject = {"type": kind, "client_request_id": request_id, **fields}
         if self.model.exists:
@@ -117,8 +118,8 @@ class ChatMachine(RuleBasedStateMachine):
         return None
 
     def target(self, pick: int) -> tuple[int | None, str]:
-        """Return a message that the stream has shown, on the active path or off it; sometimes one that does not
-        exist."""
+        """Return the id of a message that the stream has shown, on the active path or off it; sometimes return an id
+        that does not exist."""
         known = [key for key in self.model.nodes if key in self.ids]
         if pick % 8 == 7 or not known:
             return None, UNKNOWN
@@ -127,7 +128,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     def words(self, kind: str) -> str:
         number = next(self.names)
-        # no arithmetic for the demo model to work out
+        # letters instead of digits, because the demo model would answer arithmetic
         letters = "".join("abcdefghij"[int(digit)] for digit in str(number))
         note_line = f'call write_note {{"name":"n{number}.md","text":"{"x" * (number % 7)}"}}'
         open_line = f'call open_file {{"path":"f{number}"}}'
@@ -194,7 +195,7 @@ class ChatMachine(RuleBasedStateMachine):
         }
 
     def learn_ids(self, state: ChatState) -> None:
-        """Map each message of the model to its id by its place, for good; siblings are in the order of their
+        """Map each new message of the model to an id by its place in the tree; siblings are in the order of their
         creation."""
         drafted = state.draft.message.message_id if state.draft is not None else None
         for key, message in zip(self.model.path, snapshot_of(state).messages, strict=True):
@@ -233,7 +234,7 @@ class ChatMachine(RuleBasedStateMachine):
             behind = one if position(one) < position(other) else other
             if not await behind.until(lambda _: position(one) == position(other) >= 0, SETTLE_SECONDS):
                 return None
-            return [json.loads(tab.watcher.snapshot) for tab in (one, other)]  # no await in between, so neither changes
+            return [json.loads(tab.watcher.snapshot) for tab in (one, other)]  # no await, so neither state changes
 
         shown = self.tabs.call(level)
         assert shown is not None, f"one reader stands at {position(one)}, a fresh one at {position(other)}"

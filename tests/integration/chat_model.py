@@ -1,9 +1,8 @@
 """A second implementation of a chat, as simple as possible: a dict of nodes, a path, a queue.
 
-It is written from PROTOCOL alone. It shares no line with `protocol/`, so that a mistake there is not repeated here;
-only the words of the demo models are taken from where they are made. It has neither times nor the server's ids:
-messages are numbers in the order of their creation, and the test that drives a real server beside it maps ids to
-numbers.
+It is written from PROTOCOL alone. It shares no code with `protocol/`, so that a mistake there is not repeated here;
+only the demo models' texts come from the product. It has neither times nor the server's ids: messages are numbers in
+the order of their creation, and the test that drives a real server beside it maps ids to numbers.
 """
 
 import itertools
@@ -34,7 +33,7 @@ class _No(Exception):
 
 
 class ChatModel(TreeModel):
-    """One chat. `acks` has the ack of each request on the stream: True, or the code of the refusal."""
+    """One chat. `acks` maps each request to its ack on the stream: True, or the code of the refusal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,7 +183,7 @@ class ChatModel(TreeModel):
         """Return the calls that a client must carry out."""
         return [] if self.run is None else [call for call in self.run.published if call in self.run.open]
 
-    # The queue's head, when the chat rests.
+    # These methods take the head of the queue when the chat rests.
 
     def _go_on(self) -> None:
         while True:
@@ -232,7 +231,7 @@ class ChatModel(TreeModel):
         self._open("")
 
     def _regenerate_from(self, path: list[int], asked: Asked) -> int:
-        """Return the number of messages of the path that stay."""
+        """Return the number of messages that remain on the path."""
         roles = [self.nodes[key].role for key in path]
         if not path:
             raise _No("not_found")
@@ -365,7 +364,7 @@ class ChatModel(TreeModel):
         return self.queue[0].kind not in ("update", "remove") or self.queue[0].regenerate
 
     def _ask_model(self, run: Run) -> None:
-        """Write one answer: it is complete at once, or it hangs, or the demo model cannot continue from this
+        """Write one answer. It is complete at once, or hangs, or fails because the demo model cannot continue this
         history."""
         model = run.model or self.model
         goes_on = run.continues if run.rounds == 0 else None

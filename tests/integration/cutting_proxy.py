@@ -1,4 +1,4 @@
-"""A proxy between a client and its server that cuts every connection after a number of bytes, or swallows an answer.
+"""A proxy between a client and its server that cuts every connection after a number of bytes, or drops an answer.
 
 It works on loopback only, with one task for each direction. It reads only the beginning of each request and forwards
 everything else unread.
@@ -14,9 +14,9 @@ __all__ = ["CuttingProxy", "cutting"]
 
 
 class CuttingProxy:
-    """`cut_after_bytes`: bytes of the server's answers on each connection after which it is cut; None cuts nothing.
-    `loses_answers_to`: the next request with this beginning reaches the server, and its answer is dropped. `cuts`
-    counts the connections that were cut here."""
+    """`cut_after_bytes`: the proxy cuts each connection after this number of bytes from the server; None cuts no
+    connection. `loses_answers_to`: the next request with this beginning reaches the server, and its answer is dropped.
+    `cuts` counts the connections that the proxy has cut."""
 
     def __init__(self, port: int) -> None:
         self.url = ""
@@ -49,14 +49,14 @@ class CuttingProxy:
                 data = await near.receive()
                 if self.loses_answers_to is not None and data.startswith(self.loses_answers_to):
                     self.loses_answers_to = None
-                    is_deaf.set()  # the server receives the request; the client never learns that
+                    is_deaf.set()  # the server has received the request; the client gets no answer
                 await far.send(data)
         tasks.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def cutting(url: str) -> AsyncIterator[CuttingProxy]:
-    """A proxy to the server at `url`, for a block."""
+    """Run a proxy to the server at `url` until the block ends."""
     proxy = CuttingProxy(int(url.rpartition(":")[2]))
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
         proxy.url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"

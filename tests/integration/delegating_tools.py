@@ -1,5 +1,5 @@
-"""Tools for tests, given to the server by `--app`: the packs for agents and processes as an operator offers them, with
-a `start` that needs no approval, and the tools that sub-chats of tests use."""
+"""Tools for tests (`--app`): the packs for agents and processes as an operator offers them, a `start` that needs no
+approval, and the tools of the tests' sub-chats."""
 
 import asyncio
 

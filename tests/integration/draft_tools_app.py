@@ -1,4 +1,5 @@
-"""The draft pack as an operator offers it: one line in the file of tools, and what saves an accepted draft."""
+"""The draft pack as an operator offers it: one line in the file of tools, and the function that saves an accepted
+draft."""
 
 from threadcast import JsonObject, tool
 from threadcast.tools.workflow import ActionKind, draft_tools

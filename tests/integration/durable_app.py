@@ -230,7 +230,7 @@ async def echo(ctx: AgentContext) -> None:
 
 @agent("unruly", tools=TOOLS)
 async def unruly(ctx: AgentContext) -> None:
-    """Misbehaves as the message tells it to."""
+    """Misbehaves in the way that the message names."""
     match str(ctx.messages[-1].content):
         case "swallow":
             while True:

@@ -1,4 +1,4 @@
-"""Tools that would end their server, keep it from ending, or leave a child behind; given to it by `--app`."""
+"""Tools for tests (`--app`) that would end their server, keep it from ending, or leave a child process behind."""
 
 import asyncio
 import multiprocessing
@@ -33,7 +33,7 @@ class PanicException(BaseException):
 
 @tool()
 async def interrupts() -> str:
-    """Raises on the event loop what Ctrl-C raises in a program without signal handlers."""
+    """Raises KeyboardInterrupt on the event loop, as Ctrl-C does in a program without signal handlers."""
     raise KeyboardInterrupt
 
 
@@ -108,8 +108,8 @@ def hangs_in_a_child() -> str:
 
 @tool()
 def forks() -> str:
-    """Leaves a child process that the server does not know of. Returns its process id once the child runs code of its
-    own, which it does after the hooks of `base/forks.py`."""
+    """Leaves a child process that the server does not know of. Returns the child's process id once the child runs its
+    own code, after the hooks of `base/forks.py`."""
     has_begun, begins = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -1,9 +1,9 @@
-"""A small OpenAI-compatible server that says exactly what a test tells it to, over real HTTP on loopback.
+"""A small OpenAI-compatible server that sends exactly the bytes that a test chooses, over real HTTP on loopback.
 
 Each call (POST), on any path, takes the next `Reply`: a status with a body, or a stream of steps. A request for a list
 (GET) is answered with `lists` each time, or with 404. A step is bytes to send, `CUT` (drop the connection) or `HANG`
-(say nothing until the client leaves). It records each request, its connection, and whether the client disconnected. It
-runs in its own thread, so that the code under test keeps its loop.
+(send nothing until the client disconnects). It records each request, its connection, and whether the client
+disconnected. It runs in its own thread, so that the code under test keeps its loop.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def in_whole(deltas: Sequence[Delta]) -> list[Delta]:
-    """Return the same with neighbouring texts joined, because their number depends on how they were read."""
+    """Join neighbouring texts, because the number of texts depends on how the bytes were read."""
     whole: list[Delta] = []
     for delta in deltas:
         last = whole[-1] if whole else None
@@ -48,7 +48,7 @@ def in_whole(deltas: Sequence[Delta]) -> list[Delta]:
 
 
 def chunk(**fields: object) -> bytes:
-    """Return a chunk as one event; `delta` and `finish_reason` go into its only choice."""
+    """Return a chunk as one event, whose only choice has `delta` and `finish_reason`."""
     choice = {key: fields.pop(key) for key in ("delta", "finish_reason") if key in fields}
     body: JsonObject = {
         "id": "c1",
@@ -81,7 +81,7 @@ class Reply:
 
 
 def failure(status: int, error: JsonObject, **headers: str) -> Reply:
-    """Return an error in OpenAI's words; `_` in a header's name stands for `-`."""
+    """Return an error in OpenAI's form; `_` in a header's name stands for `-`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     body = json.dumps({"error": error}).encode()
     return Reply([body], status, {"content-type": "application/json", **named})
@@ -189,7 +189,7 @@ async def collect(provider: Provider, request: Request = REQUEST) -> list[Delta]
 
 
 async def failure_of(provider: Provider, request: Request = REQUEST) -> tuple[ModelFailed, list[Delta]]:
-    """Return the failure of the call, and the deltas before it."""
+    """Return the failure of the call, and the deltas that came before the failure."""
     seen: list[Delta] = []
     with anyio.fail_after(30), pytest.raises(ModelFailed) as failed:
         async for delta in provider.stream(request):

@@ -1,5 +1,5 @@
-"""Tools for tests of the loop: they meet each other, wait until a test releases them, and change the chat they run
-in."""
+"""Tools for tests of the loop: they wait for each other or until a test releases them, and change the chat in which
+they run."""
 
 import asyncio
 from collections import defaultdict
@@ -13,7 +13,7 @@ _here: dict[str, asyncio.Event] = defaultdict(asyncio.Event)  # the calls that h
 
 @tool(retry="safe")
 async def meet(context: ToolContext, me: str, other: str) -> str:
-    """Return when the other call runs too; alone it would wait until its timeout."""
+    """Return once the other call runs too; a call without the other would wait until its timeout."""
     context.report(Progress(message=f"{me} is here"))
     _here[f"{context.chat_id}:{me}"].set()
     await _here[f"{context.chat_id}:{other}"].wait()
@@ -22,7 +22,7 @@ async def meet(context: ToolContext, me: str, other: str) -> str:
 
 @tool()
 async def gate(name: str) -> str:
-    """Waits until a test opens it."""
+    """A gate at which calls wait until a test opens it."""
     await _here[f"gate:{name}"].wait()
     return "through"
 

@@ -1,6 +1,7 @@
-"""Watches a stream of many chats as a client does: each chat is folded with the one reducer, and none may have a gap.
+"""Watches a stream of many chats as a client does: each chat is folded with the product's reducer, and no chat may have
+a gap.
 
-Built on `Watcher`; ids of a stream of many are opaque, so positions are counted from each chat's snapshot.
+It uses `Watcher`. The ids of such a stream are opaque, so positions are counted from each chat's snapshot.
 """
 
 import json
@@ -26,7 +27,7 @@ __all__ = ["ManyWatcher", "TwoWebs", "two_webs", "watching_many"]
 
 
 class ChatOfMany(Watcher):
-    """One chat of the stream. The chat's position is read from the stream's id, which a client would not do."""
+    """One chat of the stream. A chat's position comes from the stream's id, which a real client does not parse."""
 
     def take_of(self, body: JsonObject, stream_id: str) -> None:
         place = parse_stream_ids(stream_id, [self.chat_id])[self.chat_id]
@@ -83,7 +84,7 @@ class ManyWatcher:
                 await self._changed.wait()
 
     async def at_rest(self, chat_ids: Iterable[str], runs: int = 1) -> None:
-        """Wait until each of these chats has had this many runs, and rests."""
+        """Wait until each of these chats has ended this many runs, and rests."""
         for chat_id in chat_ids:
             await self.until(partial(_rests, chat_id, runs))
 
@@ -115,7 +116,7 @@ async def watching_many(
     headers: dict[str, str] | None = None,
     watcher: ManyWatcher | None = None,
 ) -> AsyncIterator[ManyWatcher]:
-    """Open a stream of these chats for the block; its answer has begun."""
+    """Open a stream of these chats until the block ends; the block begins after the head of the answer."""
     mine = watcher or ManyWatcher()
     address = f"{url}/v1/chats/subscribe?" + "&".join(
         [f"chat_id={chat_id}" for chat_id in chat_ids] + [query] * bool(query)

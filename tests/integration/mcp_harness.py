@@ -33,8 +33,8 @@ STDIO = f'command = "{sys.executable}"\nargs = ["{SERVERS}", "stdio"]'
 
 
 def config(base: Path, shop_port: int) -> Path:
-    """Return the configuration of servers of every kind: child processes, one over HTTP with sessions, one that does
-    not exist."""
+    """Return the configuration of servers of every kind: child processes, a server over HTTP with sessions, and a
+    server that does not exist."""
     file = base / "threadcast.toml"
     file.write_text(
         f"""
@@ -120,7 +120,7 @@ async def until_offered(server: Process, name: str, is_there: bool = True) -> No
 
 
 async def results(server: Process, chat_id: str, *calls: str, **more: object) -> list[tuple[str, bool]]:
-    """Return the results of these calls in a new chat, as (text, failed)."""
+    """Make these calls in a new chat, and return their results as (text, failed)."""
     async with watching(server.url, chat_id) as watcher:
         text = "\n".join(f"call {one}" for one in calls)
         answer = await command(server.url, chat_id, user_message("a", text, **more))

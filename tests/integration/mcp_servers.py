@@ -1,7 +1,7 @@
 """Real MCP servers to test against, written with the SDK's server side: `python mcp_servers.py stdio` or `http PORT`.
 
-They have tools that work, report progress, fail, take too long, crash the server and change what it offers, a text and
-an image as resources, and a prompt. Over HTTP, `POST /forget` makes the server forget its sessions; if the third
+They have a text and an image as resources, a prompt, and tools that work, report progress, fail, take too long, crash
+the server, or change the server's lists. Over HTTP, `POST /forget` makes the server forget its sessions; if the third
 argument is `legacy`, the server speaks only the older protocol, which has sessions.
 """
 
@@ -143,8 +143,8 @@ def build() -> MCPServer:
 
 
 class Forgetful:
-    """Answers 404 for sessions from before the last `POST /forget`, as a restarted server does; with `is_legacy`, it
-    also refuses the newer way to begin."""
+    """Answers 404 for sessions from before the last `POST /forget`, as a restarted server does. With `is_legacy`, it
+    also refuses the first request of the newer protocol."""
 
     def __init__(self, app: ASGIApp, *, is_legacy: bool) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Tools for tests, given to the server by `--app`: they hang, fail, ask, and report where they ran."""
+"""Tools for tests (`--app`) that hang, fail, ask, and report where they ran."""
 
 import asyncio
 import time

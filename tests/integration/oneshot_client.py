@@ -21,7 +21,7 @@ PATHS = ["/chat", "/v1/agent/chat", "/api/chat/stream", "/v1/chat/completions"]
 
 
 class Shown(NamedTuple):
-    """One answer, read to its end."""
+    """One answer that was read to its end."""
 
     frames: list[EventFrame]
     comments: list[str]
@@ -32,7 +32,7 @@ class Shown(NamedTuple):
         return [frame.event for frame in self.frames]
 
     @property
-    def bodies(self) -> list[Any]:  # Any: JSON of foreign wires, looked into by tests
+    def bodies(self) -> list[Any]:  # Any: JSON of foreign wires, of which tests read parts
         """Return the data of all frames that are JSON objects."""
         return [json.loads(frame.data) for frame in self.frames if frame.data.startswith("{")]
 

@@ -20,5 +20,5 @@ def long_report() -> str:
 
 @tool()
 def broken_picture() -> str:
-    """Returns a part that is declared as a picture but is none."""
+    """Returns a part that is declared as a picture but is not a picture."""
     return "data:image/png;base64," + base64.b64encode(b"not a picture").decode()

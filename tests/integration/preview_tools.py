@@ -1,4 +1,4 @@
-"""An article that is shown before it is saved, for tests: given to the server by `--app`."""
+"""Tools for tests (`--app`) that show an article before it is saved."""
 
 import asyncio
 from pathlib import Path
@@ -41,7 +41,7 @@ def propose_article(title: str, seconds: float = 0, object_id: str | None = None
 
 @tool()
 async def save_article(ctx: ToolContext, title: str, seconds: float = 0, object_id: str | None = None) -> str:
-    """Save an article, and take that long afterwards."""
+    """Save an article, and return only after that many seconds."""
     home = Path(ctx.data_dir)
     home.mkdir(parents=True, exist_ok=True)
     with (home / "articles.txt").open("a") as file:

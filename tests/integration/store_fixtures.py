@@ -1,8 +1,8 @@
-"""Stores for tests: real servers, started once per session, a fresh store of each kind for each test, and a few steps
-on it.
+"""Stores for tests: real servers, started once per session; a fresh store of each kind for each test; and functions for
+common steps.
 
-The fixtures reach tests through `conftest.py`, the helpers by import. Servers listen on unix sockets of their own and
-die with the test process; every store gets a logical database that is emptied first.
+The fixtures reach tests through `conftest.py`, the helpers by import. Each server listens on a separate unix socket and
+ends with the test process. Every store gets a logical database that is emptied first.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from threadcast.store.redis.store import RedisStore
 from threadcast_protocol.wire.ids import EntryId, Head
 
 STORES = ("memory", "valkey", "redis7", "cluster")
-"""Every implementation of the port, and every server that it must run on."""
+"""Every implementation of the store's port, with every server on which it must run."""
 
 LEASE_MS = 60_000
 CHAT = "chat-1"
@@ -74,7 +74,7 @@ async def fresh_store(server: ServerProcess) -> AsyncIterator[RedisStore]:
 
 @pytest.fixture(params=STORES)
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    """Each test that asks for it runs on every implementation."""
+    """A store; each test that uses this fixture runs on every implementation."""
     if request.param == "memory":
         yield MemoryStore()
         return
@@ -97,8 +97,8 @@ async def valkey_store(valkey_server: ServerProcess) -> AsyncIterator[RedisStore
 
 
 async def eventually(look: Callable[[], Awaitable[object]]) -> None:
-    """Check repeatedly until the condition holds. Use it for a change that another process or the store's clock makes
-    without an announcement."""
+    """Check repeatedly until the condition holds. It serves for changes that another process or the store's clock makes
+    without an event."""
     with anyio.fail_after(WAIT_SECONDS):
         while not await look():
             await anyio.sleep(0.01)
@@ -144,7 +144,7 @@ async def owned(store: Store, worker: str = "w1", chat_id: str = CHAT, lease_ms:
 
 
 async def consume_all(store: Store, head: str) -> str:
-    """Append an entry that takes everything out of the inbox; returns the new head."""
+    """Append an entry that consumes all commands of the inbox; returns the new head."""
     waiting = await store.read_inbox(CHAT, 1_000)
     request = entry(head, consumed=tuple((each.inbox_id, each.request_id) for each in waiting))
     assert await store.append(request) is Appended.OK

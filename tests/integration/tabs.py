@@ -1,7 +1,7 @@
 """Readers for tests that are not async: streams kept open in a separate event loop, on real connections.
 
-A `Tab` folds what it receives with a `Watcher`, can disconnect and resume where it stopped, and remembers a frame's
-error instead of falling silent. `Tabs` holds the event loop and the HTTP client that all tabs of one test share.
+A `Tab` folds its frames with a `Watcher`, can disconnect and resume at its last position, and keeps the error of a
+wrong frame for the test. `Tabs` holds the event loop and the HTTP client that all tabs of one test share.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class Tabs:
-    """Opens tabs of the server at `url` in the loop, and makes requests."""
+    """Opens tabs of the server at `url` in the event loop, and makes requests."""
 
     def __init__(self, portal: BlockingPortal, client: httpx2.AsyncClient, url: str) -> None:
         self.portal = portal
@@ -78,8 +78,8 @@ class Tab:
             self._tabs.portal.call(scope.cancel)
 
     async def until(self, wanted: Callable[[Watcher], object], seconds: float) -> bool:
-        """Wait until the watcher satisfies the condition; returns False if it did not in time. Raises the error of a
-        wrong frame."""
+        """Wait until the watcher satisfies the condition; returns False if the deadline passes first. Raises the error
+        of a wrong frame."""
         with anyio.move_on_after(seconds):
             await self.watcher.until(lambda w: self.mistake or wanted(w), 2 * seconds)
         if self.mistake is not None:

@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 async def told(server: Process, chat_id: str) -> tuple[TracedRun, RunTrace]:
-    """Return what the list and the trace report about the only run of a chat, once it has ended."""
+    """Wait for the end of a chat's only run, and return its entry in the list of runs and its trace."""
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:

@@ -23,7 +23,7 @@ STREAMS = {
 
 
 def allowed_at(path: str) -> set[str]:
-    """Return the allowed methods; HEAD goes with GET, except for streams."""
+    """Return the allowed methods; wherever GET is allowed, HEAD is too, except for streams."""
     documented = {method.upper() for method in PATHS[path] if method.upper() in METHODS}
     return documented | ({"HEAD"} if "GET" in documented and path not in STREAMS else set())
 

@@ -1,4 +1,4 @@
-"""Permanent approvals over real HTTP: they are listed and revoked; then the tool asks again (GATE-6)."""
+"""Permanent approvals over real HTTP: they are listed and revoked, and after that the tool asks again (GATE-6)."""
 
 import httpx2
 import pytest

@@ -65,8 +65,8 @@ class Desk:
         return self.model.asked[-1].body
 
     def log_bytes(self, chat_id: str) -> int:
-        """Return the size of the events, facts and acks of the chat's log. A release renames it, so both names are read
-        in one transaction."""
+        """Return the size of the events, facts and acks of the chat's log. A release renames the log, so both names are
+        read in one transaction."""
         keys = Keys(16).chat(chat_id)
         with self.store.pipeline() as transaction:
             for key in (keys.log, keys.recent):

@@ -1,4 +1,5 @@
-"""The Python client against a real server: its promises when lines are cut, answers lost and servers killed."""
+"""The Python client against a real server: it keeps its promises when connections are cut, answers are lost and servers
+are killed."""
 
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 QUICK = RetryPolicy(pause_first_seconds=0.05, pause_max_seconds=0.2, open_seconds=DEADLINE_SECONDS)
 SLOWLY = {"params": {"model": "demo/essay?rate=100"}}
-"""An answer of some seconds."""
+"""An answer that takes some seconds."""
 
 
 async def is_the_servers(client: Client, chat: Chat) -> bool:

@@ -32,8 +32,8 @@ WAIT = {"Prefer": "wait=5"}
 async def harness(
     valkey_server: ServerProcess, tmp_path: Path, request: pytest.FixtureRequest
 ) -> AsyncIterator[tuple[str, str]]:
-    """Yield the addresses of two web processes, which share a store with a worker. The parameter is the tool's
-    deadline."""
+    """Yield the addresses of two web processes, which share a store with a worker. The fixture's parameter is the
+    tool's deadline."""
     config = tmp_path / "threadcast.toml"
     config.write_text(CONFIG.format(request.param))
     with running_fleet(tmp_path, fresh_url(valkey_server), "--config", str(config)) as fleet:

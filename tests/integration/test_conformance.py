@@ -1,9 +1,9 @@
-"""Plays the transcripts of the protocol against our server in both of its forms, and against servers that break the
-protocol.
+"""Plays the transcripts of the protocol against Threadcast as one process and as two halves, and against servers that
+break the protocol.
 
-Each transcript is a separate test. A broken server is ours behind a proxy that breaks one thing (`tests/conformance/`),
-so that every rule of the runner is seen to catch its violation. `python -m tests.conformance.mutations` judges all of
-these; here, each commit draws some.
+Each transcript is a separate test. A broken server is Threadcast behind a proxy that breaks one rule
+(`tests/conformance/`), so that every rule of the runner is seen to catch its violation. `python -m
+tests.conformance.mutations` judges all broken servers; these tests draw some of them for each commit.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ RUN_MAX_SECONDS = 30.0
 def played(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, valkey_server: ServerProcess
 ) -> Iterator[Process]:
-    """Run our server, all in one process, or as two halves over one store."""
+    """Run Threadcast in one process, or as two halves over one store."""
     base = tmp_path_factory.mktemp("conformance")
     config = base / "threadcast.toml"
     config.write_text(CONFIG)
@@ -177,7 +177,7 @@ async def test_a_run_against_a_server_that_cannot_resume_ends_in_time_and_says_s
     printed = capsys.readouterr().out
     assert "FAIL  probe: resume" in printed
     assert printed.count("the server cannot resume: a stream opened with the last id began with a snapshot") == 1
-    assert "ok    abort-idle" in printed  # transcripts that do not need it are played all the same
+    assert "ok    abort-idle" in printed  # transcripts that do not need it are still played
 
 
 async def test_what_needs_a_missing_capability_is_skipped_and_named(
@@ -214,7 +214,7 @@ async def test_a_run_against_a_server_whose_runs_never_end_ends_in_time_and_says
 
 @asynccontextmanager
 async def deaf() -> AsyncIterator[str]:
-    """A server that takes connections and never answers."""
+    """A server that accepts connections and never answers."""
     streams: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

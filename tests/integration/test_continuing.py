@@ -115,7 +115,8 @@ async def test_a_model_without_prefill_is_shown_its_half_answer_and_what_it_repe
 
 @pytest.mark.row("OLD-11")
 async def test_one_two_goes_on_with_three(fake: FakeOpenAI) -> None:
-    """A repetition of less than 20 characters may be intended, so the model itself must see the shown text."""
+    """The server does not remove a repetition of less than 20 characters, which may be intended, so the model itself
+    must see the shown text."""
     fake.replies = replies(" three", " four")
     answer, _ = await continued(openai_chat(fake), half="one two")
     assert answer == "one two three four"

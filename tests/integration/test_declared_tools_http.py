@@ -1,4 +1,4 @@
-"""Tools that a message declares: the model is offered them in that run, and a client answers their calls."""
+"""Tools that a message declares: that run offers them to the model, and a client answers their calls."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -82,7 +82,7 @@ EDITS: dict[str, JsonObject] = {
 
 
 async def edit(client: httpx2.AsyncClient, watcher: Watcher, how: str, request_id: str, **fields: object) -> None:
-    """Edit the chat's first message, which calls `open_tab` afterwards too."""
+    """Edit the chat's first message; the edited message also calls `open_tab`."""
     assert watcher.state is not None
     body = {**EDITS[how], "client_request_id": request_id, "content": CALL, **fields}
     if body["type"] == "update_message":

@@ -1,4 +1,4 @@
-"""`threadcast dev`: a saved file is served at once, a broken file is reported, and the chats stay."""
+"""`threadcast dev`: a saved file is served at once, a broken file is reported, and the chats are kept."""
 
 from pathlib import Path
 

@@ -49,7 +49,7 @@ class Harness:
         self.model = model
 
     async def say(self, chat_id: str, *replies: Reply, who: str = "ann", content: object = "hi", **more: object) -> str:
-        """Post one message and wait for its run to end; returns the run's id."""
+        """Post one message, wait until its run has ended, and return the run's id."""
         self.model.replies = list(replies)
         async with watching(self.server.url, chat_id, headers=bearer(who)) as watcher:
             await watcher.until(lambda w: w.state is not None)
@@ -63,8 +63,8 @@ class Harness:
         async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
             return await client.get(self.server.url + path, headers=bearer(who))
 
-    async def trace(self, chat_id: str, run_id: str) -> Any:  # Any: JSON that tests look into
-        """Return the whole trace, whose last record is written a moment after the run's end."""
+    async def trace(self, chat_id: str, run_id: str) -> Any:  # Any: JSON of which tests read parts
+        """Return the whole trace; its last record is written a moment after the run's end."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
                 answer = await self.get(f"/v1/chats/{chat_id}/runs/{run_id}/diagnostics")

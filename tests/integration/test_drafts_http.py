@@ -51,7 +51,7 @@ async def test_a_draft_survives_its_server_and_stays_in_its_chat(tmp_path: Path)
             assert results(watcher)[-1] == PREVIEW_SENT
             assert "There is no draft 'welcome'" in results(other)[-1]
 
-            # The draft can be approved as it is shown, and only then is anything saved.
+            # The draft can be approved as shown, and nothing is saved before that.
             (payload,) = [event for event in watcher.events if isinstance(event, PayloadAdded)]
             assert (payload.payload_type, payload.approval, payload.unregistered) == ("workflow", "pending", False)
             assert payload.summary == "Change to 'welcome': 2 actions"

@@ -49,7 +49,7 @@ async def answered(server: Process, mode: str, text: str = "hello") -> Watcher:
 
 
 async def paused(watcher: Watcher, count: int = 1) -> list[PauseReason]:
-    """Wait until the run is paused with so many questions, and return them."""
+    """Wait until the run is paused with this number of questions, and return them."""
     await watcher.until(
         lambda w: (
             w.state is not None and w.state.runtime.state == "paused" and len(w.state.runtime.pause_reasons) == count

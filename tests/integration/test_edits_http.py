@@ -14,7 +14,7 @@ WAIT = {"Prefer": "wait=20"}
 
 
 def parts_of(message: JsonObject) -> list[str]:
-    """Return text parts as they are; of every other part its type."""
+    """Return the text of text parts, and the type of every other part."""
     content = message["content"]
     return [content] if isinstance(content, str) else [part.get("text") or part["type"] for part in content]
 

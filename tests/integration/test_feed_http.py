@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Sidebar:
-    """The events of one stream, and the list to which they fold."""
+    """The events of one stream of the feed, and the list of chats to which they fold."""
 
     def __init__(self) -> None:
         self.headers = httpx2.Headers()
@@ -62,7 +62,7 @@ class Sidebar:
 
 @asynccontextmanager
 async def listening(url: str, path: str, headers: dict[str, str] | None = None) -> AsyncIterator[Sidebar]:
-    """A stream that stays open during the block and has received its first frame."""
+    """Open a stream until the block ends; the block begins after its first frame."""
     mine = Sidebar()
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client, anyio.create_task_group() as tasks:
 

@@ -1,5 +1,5 @@
-"""Stop and send, over real HTTP: one command ends the run and is executed next, and commands of several tabs do not
-displace each other."""
+"""Stop and send, over real HTTP: one command ends the run and is executed next, and such commands of several tabs are
+all executed."""
 
 import json
 import time
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 HANG: JsonObject = {"params": {"model": "demo/hang?after=3&rate=0"}}
 TOOLS: JsonObject = {"params": {"model": "demo/tools?rate=0"}}
 STOP_SECONDS = 1.0
-"""The deadline is that of an abort (CMD-3)."""
+"""The deadline is the deadline of an abort (CMD-3)."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def questions(watcher: Watcher) -> list[str]:
 
 
 async def hanging(harness: Process, watcher: Watcher, *waiting: str) -> None:
-    """Open an answer that has begun and never ends, with these messages waiting behind it."""
+    """Begin an answer that never ends, and queue these messages after it."""
     await command(harness.url, watcher.chat_id, user_message("first", "first", **HANG))
     await watcher.until(lambda w: "stream_delta" in w.types())
     for name in waiting:

@@ -1,6 +1,6 @@
 """Large chats over real HTTP and a real store: export, delete, import and export again give the same bytes.
 
-One has 100,000 messages, one 300 MB of text that cannot be compressed.
+One chat has 100,000 messages; the other has 300 MB of text that hardly compresses.
 """
 
 import base64
@@ -24,19 +24,20 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(120), pytest.mark.row("SES-6")
 MESSAGES = 100_000
 WORDS = "It was a long conversation, and this is one of its many sentences. " * 8
 LONG_SECONDS = 900.0
-"""A busy machine takes minutes; nothing here measures time."""
+"""Maximum seconds of a request. A busy machine takes minutes, and these tests measure no time."""
 MEMORY_RATIO_MAX = 12
-"""Peak memory above that of the idle server, by the file's size. The chat's state in the worker, and a checkpoint of it
-in JSON and compressed, take most of this memory; the body takes none, which is what the bound checks."""
+"""Maximum of the peak memory, less the idle server's memory, in multiples of the file's size. The chat's state in the
+worker, and a checkpoint of it in JSON and compressed, take most of this memory; the body is never held whole, which
+this limit checks."""
 
 HEAVY_MESSAGES, HEAVY_TEXT_BYTES = 1_200, 250_000
 HEAVY_RATIO_MAX = 5
-"""Like the bound above, for the heavy chat: its state, another one for an export, and what the allocator does not give
-back."""
+"""The same limit for the heavy chat: its state, a second state for an export, and memory that the allocator does not
+return."""
 
 
 def heavy_lines(chat_id: str) -> Iterator[bytes]:
-    """300 MB in few messages, as random as text can be."""
+    """Yield the lines of a chat with 300 MB of random text in few messages."""
     chance = random.Random(1)
     head: JsonObject = {"type": "chat", "format": 1, "chat_id": chat_id, "leaf_id": f"m{HEAVY_MESSAGES - 1}"}
     counts = {"thread": {}, "message_count": HEAVY_MESSAGES, "payload_count": 0, "agent_count": 0}
@@ -138,14 +139,13 @@ async def imported(client: httpx2.AsyncClient, path: Path) -> None:
 
     answer = await client.post("/v1/chats/import", content=chunks())
     assert answer.json() in ({**NOTHING, "imported": ["large"]}, {**NOTHING, "accepted": ["large"]})
-    # The chat is stored, and not in the list before its last part.
+    # The import stores the chat, and the list shows it only after its last part.
     while "large" not in [item["id"] for item in (await asked_until_answered(client, "/v1/chats"))["items"]]:
         await anyio.sleep(0.2)
 
 
 async def asked_until_answered(client: httpx2.AsyncClient, path: str) -> JsonObject:
-    """Return a JSON answer. 503 says that the store does not answer at the moment: a slow disk delays it for
-    seconds."""
+    """Return a JSON answer. Repeat a request that is answered 503: a slow disk may delay the store for seconds."""
     while (answer := await client.get(path)).status_code == 503:
         await anyio.sleep(0.5)
     body: JsonObject = answer.json()
@@ -153,7 +153,7 @@ async def asked_until_answered(client: httpx2.AsyncClient, path: str) -> JsonObj
 
 
 async def exported(client: httpx2.AsyncClient, path: Path) -> int:
-    """Return a hash of the export, which is kept in `path`."""
+    """Write the export to `path`, and return its hash."""
     with path.open("wb") as file:
         async with client.stream("GET", "/v1/chats/large/export") as answer:
             if answer.status_code == 503:  # as above

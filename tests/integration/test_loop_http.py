@@ -1,4 +1,4 @@
-"""The loop over real HTTP: tools at the same time, steering, limits, the reply guard, summaries, fallback models."""
+"""The agent loop over real HTTP: simultaneous tools, steering, limits, the reply guard, summaries, fallback models."""
 
 import uuid
 from collections.abc import Iterator

@@ -1,4 +1,5 @@
-"""Many chats on one stream: each is complete and in order, resumes exactly, and can be changed from another process."""
+"""Many chats on one stream: each chat is complete and in order and resumes exactly, and another process can change the
+stream."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -66,7 +67,7 @@ async def test_a_stream_cut_in_the_middle_goes_on_after_its_last_id_with_each_ev
         await many.until(lambda w: all(len(chat.events) > 3 for chat in w.chats.values()))
     counts = {chat: len(many.chats[chat].frames) for chat in chats}
     await say_to_all(server.url, chats, "b", words)
-    # The chats are in another order, which does not matter, because each position names its chat.
+    # A client may list the chats in another order, because each position names its chat.
     headers = {"Last-Event-ID": many.last_id}
     async with watching_many(server.url, reversed(chats), headers=headers, watcher=many):
         await many.at_rest(chats, runs=2)

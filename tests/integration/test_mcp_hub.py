@@ -1,5 +1,4 @@
-"""The MCP hub by itself, with a real server as its child: bounds, cached lists, and the effects of a broken
-connection."""
+"""The MCP hub alone, with a real server as its child: limits, cached lists, and the effects of a broken connection."""
 
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -50,8 +49,7 @@ async def call(hub: McpHub, tool: str, **arguments: object) -> ToolResult:
 async def test_more_requests_than_may_wait_are_refused_and_the_rest_are_cancelled_with_their_callers(
     hub: McpHub,
 ) -> None:
-    # The server's own task removes one more request than run at the same time from the end of the queue, or is about
-    # to.
+    # The server's own task has taken, or will soon take, one request from the queue besides the running requests.
     many = REQUESTS_AT_ONCE_MAX + REQUESTS_WAITING_MAX + 1
     refused: list[ToolFailed] = []
 

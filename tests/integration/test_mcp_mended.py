@@ -1,4 +1,4 @@
-"""An MCP server's answer that has a small fault in its text is still accepted, over a pipe and over HTTP."""
+"""An MCP server's answer with a small fault in its text is still accepted, over a pipe and over HTTP."""
 
 import subprocess
 import sys

@@ -40,8 +40,8 @@ def google(*parts: JsonObject, **fields: object) -> bytes:
 
 
 class Wire(NamedTuple):
-    """`text`, `call` and `usage` make the provider's events from their arguments; `end` is how an answer stops.
-    `counts` are the names of the fields with the prompt's and the answer's tokens."""
+    """`text`, `call` and `usage` make the provider's events from their arguments; `end` ends an answer. `counts` are
+    the names of the fields with the prompt's and the answer's tokens."""
 
     make: Callable[[str], Provider]
     text: Callable[[str], bytes]
@@ -208,7 +208,7 @@ async def test_a_bad_usage_loses_nothing(
 
 @given(text=st.text(), at=st.lists(st.integers(0, 400)))
 def test_escaped_text_cut_anywhere_between_its_halves_comes_whole(text: str, at: list[int]) -> None:
-    """Every character outside the Basic Multilingual Plane is written as two escapes, which a server may send one by
+    """JSON writes every character outside the Basic Multilingual Plane as two escapes, which a server may send one by
     one."""
     units = text.encode("utf-16-le")
     halves = [chr(int.from_bytes(units[i : i + 2], "little")) for i in range(0, len(units), 2)]

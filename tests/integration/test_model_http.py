@@ -1,8 +1,8 @@
-"""Every command, in any order and state, over real HTTP, beside a model of what a chat must be.
+"""Every command, in any order and state, over real HTTP, compared with a model of the chat.
 
-After each step the stream must reach the state of the model: the words, roles, order and siblings of the messages, the
-queue, the open questions, every ack. Then a fresh snapshot must equal what was folded by a reader that stayed
-connected, by one that disconnects and resumes with its last id, and by one whose stream also carries two other chats.
+After each step the stream must reach the state of the model: the text, role, order and siblings of each message, the
+queue, the open questions and every ack. Then a fresh snapshot must equal the folded states of three readers: one that
+stays connected, one that disconnects and resumes with its last id, and one whose stream also carries two other chats.
 """
 
 import uuid
@@ -95,7 +95,7 @@ class Commands(ChatMachine):
         asked = Asked(self.name(), "retry", text, index=index, prune=prune)
         self.queue(asked, index=index, content=text, prune=prune)
 
-    # Commands that act at once.
+    # Commands that take effect at once.
 
     @rule(is_other_run=SOMETIMES, clear=st.booleans())
     def abort(self, is_other_run: bool, clear: bool) -> None:
@@ -338,7 +338,7 @@ def test_whatever_is_commanded_the_chat_is_what_the_model_says_for_every_reader(
             deadline=None,
             print_blob=True,
             database=None,
-            phases=(Phase.explicit, Phase.generate),  # a failing example is reported unshrunk: shrinking waits too long
+            phases=(Phase.explicit, Phase.generate),  # without shrinking, which takes too long
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -1,6 +1,7 @@
-"""The transport that reads models: its answers and its errors are httpx2's own, over real sockets, byte by byte.
+"""The transport that reads from models' servers: its answers and errors equal httpx2's, over real sockets, byte by
+byte.
 
-A server of a few lines answers with what the test wrote down, so that every framing and every way to break off is seen.
+A server of a few lines sends the bytes that the test gives, so that every framing and every kind of break occurs.
 """
 
 import asyncio
@@ -42,8 +43,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Wire:
-    """A server that has read a request's head when `answer` is called; `heads` are these heads, and `connections` is
-    the number of connections."""
+    """A server that reads a request's head and then calls `answer`. `heads` has the heads that it read, and
+    `connections` is the number of connections."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -91,7 +92,7 @@ def saying(*pieces: bytes, then_close: bool = False) -> Answer:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
             writer.write(piece)
-            await asyncio.sleep(0.002)  # so that most pieces are separate reads; the result must not depend on that
+            await asyncio.sleep(0.002)  # so that most pieces are separate reads, on which the result must not depend
         if then_close:
             writer.close()
 
@@ -158,7 +159,7 @@ async def test_trailers_are_left_out() -> None:
 
 
 async def test_address_that_leads_nowhere_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first address drops new connections, because its accept queue is full and never emptied."""
+    """The server at the first address never accepts, and its accept queue is full, so new connections are dropped."""
     monkeypatch.setattr(model_http, "ADDRESS_SECONDS", 0.1)
     with socket.socket() as full, socket.socket() as good, ExitStack() as held, anyio.fail_after(DEADLINE_SECONDS):
         good.bind(("127.0.0.1", 0))

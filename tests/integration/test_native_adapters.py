@@ -40,7 +40,7 @@ def data(body: object) -> bytes:
 
 
 class Wire:
-    """The form in which a provider's stream represents a word, its end and an error."""
+    """How a provider's stream represents a word, the end of the stream, and an error."""
 
     def __init__(self, text: bytes, stop: bytes, error: bytes) -> None:
         self.text, self.stop, self.error = text, stop, error

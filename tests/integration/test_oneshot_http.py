@@ -22,7 +22,7 @@ CALC = 'call calculator {"expression":"6*7"}'
 
 
 def one_body_for(path: str, text: str, chat_id: str | None = None) -> JsonObject:
-    """A request of that wire for one JSON body."""
+    """Make a request in that format for one JSON body."""
     return {key: value for key, value in body_for(path, text, chat_id).items() if key != "stream"}
 
 
@@ -145,7 +145,7 @@ async def test_page_chat_marks_calls_in_its_text_and_ends_with_the_whole_payload
     payload = shown.bodies[-1]["payload"]
     assert payload["message"] == f"{first.content}[[tool:{one}]][[tool:{two}]]{last.content}"
     assert payload["message"] == "".join(frame["text"] for frame in shown.bodies if frame["type"] == "text_delta")
-    assert "[[tool:" not in str(first.content) + str(last.content)  # only this projection has the field
+    assert "[[tool:" not in str(first.content) + str(last.content)  # only this format has the field
     assert [(t["tool_name"], t["output"], t["status"]) for t in payload["tool_history"]] == [
         ("calculator", "42", "done"),
         ("countdown", "Counted down from 2.", "done"),
@@ -212,7 +212,7 @@ async def test_a_bad_body_or_scope_is_400_json_before_any_stream(
 async def test_accept_json_gives_the_final_payload_as_one_body(
     server: Process, client: httpx2.AsyncClient, path: str
 ) -> None:
-    # For OpenAI's format, `stream` decides; its clients send this header with every request.
+    # In OpenAI's format `stream` alone decides, because OpenAI's clients send this header with every request.
     answer = await client.post(
         server.url + path, json=one_body_for(path, "hello"), headers={"Accept": "application/json"}
     )

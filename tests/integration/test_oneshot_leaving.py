@@ -78,7 +78,7 @@ async def test_behind_a_running_run_each_message_waits_and_gets_an_answer_of_its
 
 
 def said_in(shown: Shown) -> str:
-    """Return the text of the answer, in the three formats that are not OpenAI's."""
+    """Return the text of an answer in one of the three formats other than OpenAI's."""
     pieces = [body.get("chunk", "") + (body.get("text") or "") for body in shown.bodies]
     return shown.text() + "".join(pieces)
 

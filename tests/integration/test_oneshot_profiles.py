@@ -76,7 +76,7 @@ async def test_each_endpoint_answers_with_its_own_profile(tmp_path: Path) -> Non
         await said(here, "/v1/chat/completions")
         assert here.model.asked[-1].body["temperature"] == 0.1
 
-        # Limits and the guard are those of the profile, in the first message and in later ones.
+        # The profile's limits and its guard apply to the first message and to later messages.
         for who_asks in ("first", "second"):
             body: JsonObject = {"context_type": "a", "conversation_id": "limited"}
             limited = await here.ask(AGENT, *[calls("everywhere")] * 3, **body)
@@ -114,7 +114,7 @@ async def test_mode_is_read_where_the_operator_allows_it(tmp_path: Path) -> None
             assert (refused.status_code, refused.json()["path"]) == (400, "/mode")
         assert "api, page" in (await here.post(PAGE, mode="ichor")).json()["detail"]
 
-        # In an existing chat, the mode holds for one run.
+        # In an existing chat, the mode applies to one run.
         await said(here, AGENT, chat_id="c1")
         assert await said(here, "/chat", chat_id="c1", mode="page") == "page"
         assert await said(here, "/chat", chat_id="c1") == "ichor"

@@ -1,4 +1,5 @@
-"""The Responses adapter with the real SDK against a scripted server, its reader with bytes cut anywhere, and costs."""
+"""The Responses adapter: with the real SDK against a scripted server, its reader with bytes cut anywhere, and its
+costs."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""A uvicorn whose internals differ from those that the server uses: the server reports that and answers through plain
+"""If uvicorn's internals differ from those that the server uses, the server reports that and answers through plain
 ASGI.
 
 Each test alters a copy of the installed uvicorn and starts a server that imports the copy.

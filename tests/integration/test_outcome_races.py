@@ -55,7 +55,8 @@ async def _two_lines(url: str) -> AsyncIterator[tuple[httpx2.AsyncClient, httpx2
 async def test_60_commands_posted_beside_a_first_message_are_told_what_came_of_them(
     server: Process, chat_id: str, ask: Ask, outcomes: set[tuple[int, str | None]]
 ) -> None:
-    """Whether the command arrives before the chat or after it, the answer tells its outcome, and is never 202."""
+    """Whether the command arrives before or after the chat's first message, the answer gives the command's outcome and
+    is never 202."""
     seen: list[tuple[int, str | None]] = []
     async with _two_lines(server.url) as (one, two):
         for number in range(RACES):

@@ -32,13 +32,13 @@ async def fleet(valkey_server: ServerProcess, tmp_path: Path) -> AsyncIterator[F
 
 
 def saved(fleet: Fleet) -> list[str]:
-    """Return what the commit tool has saved."""
+    """Return the content that the commit tool has saved."""
     files = list(fleet.data.rglob("articles.txt"))
     return files[0].read_text().splitlines() if files else []
 
 
 async def propose(fleet: Fleet, tab: Watcher, arguments: str) -> JsonObject:
-    """Ask for a preview and wait for the run to end; returns the frame that showed the preview."""
+    """Ask for a preview, wait until the run has ended, and return the frame that showed the preview."""
     await command(fleet.url, tab.chat_id, user_message("a", f"call propose_article {arguments}", params=MODEL))
     await tab.at_rest()
     (shown,) = [frame for frame in tab.frames if frame["type"] == "payload_added"]

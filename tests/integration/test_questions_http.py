@@ -26,7 +26,7 @@ CONFIG = (
     + tokens(ann="", bob="")
     + f'[[auth.tokens]]\nid = "ann"\nsha256 = "{WRITER_HASH}"\npermissions = []\n'
 )
-"""ann has a second token, which may not approve."""
+"""The principal ann has a second token, which may not approve."""
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ async def test_a_tool_asks_and_two_tabs_see_the_question_and_its_end(server: Pro
         assert (one.state.runtime.state, one.state.runtime.paused) == ("executing_tools", False)
         (asked,) = questions(one)
         assert (asked["text"], asked["tool"]) == ("Which one?", "ask")
-        await anyio.sleep(0.8)  # longer than the tool may run if the question's time did not count separately
+        await anyio.sleep(0.8)  # longer than the tool's time limit, which must not include the question's time
         async with watching(server.url, "two", headers=bearer("ann")) as late:
             await late.until(is_asked)
             assert questions(late) == [asked]

@@ -1,6 +1,6 @@
-"""A chat at rest: readers resume exactly for an hour, and earlier states can be read after it.
+"""A chat at rest: readers resume exactly for an hour, and earlier states can be read after that hour.
 
-The end of the hour is brought about by deleting the key that would expire.
+The tests delete the key that would expire after the hour.
 """
 
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 async def rests(fleet: Fleet) -> None:
-    """Wait until no worker owns the chat, and none has to look at it."""
+    """Wait until no worker owns the chat, and no work is due in it."""
     with anyio.fail_after(DEADLINE_SECONDS):
         while fleet.store.client.zscore(KEYS.due, KEYS.chat_id) is not None:
             await anyio.sleep(0.02)

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.anyio
 
 TOOLS_MODEL: JsonObject = {"model": "demo/tools"}
 ABORT_SECONDS = 5.0
-"""CMD-3 says one second; a machine that does much else is given more. The limit tells a delay from a run that hangs for
-ever."""
+"""CMD-3 allows one second; a busy machine gets more time. The limit still distinguishes a delay from a run that hangs
+for ever."""
 
 
 def call(name: str, arguments: str = "{}") -> str:
@@ -271,7 +271,7 @@ async def test_200_chats_at_once_all_finish_and_nothing_is_left_behind(tmp_path:
                 await shown(client, f'threadcast_runs_finished_total{{outcome="complete"}} {count * (wave + 1)}.0')
                 await shown(client, "threadcast_chats_active 0.0")  # an owner releases the chat once the run is stored
                 resident.append(_resident_bytes(process.pid))
-        # The first wave fills pools and imports modules; the growth in later waves is what chats leave behind.
+        # The first wave fills pools and imports modules; growth in later waves comes from chats.
         assert resident[2] - resident[1] < 0.15 * resident[1], resident
         process.send(signal.SIGTERM)
 

@@ -1,7 +1,7 @@
-"""Scopes of a profile over real HTTP: a new scope takes configuration and one file of tools, and no prompt leaves the
-server.
+"""Scopes of a profile over real HTTP: a new scope needs only configuration and one file of tools, and no prompt is sent
+to clients.
 
-A server is started as an operator does it; the model is an OpenAI-compatible server that records what it was asked.
+The tests start a server as an operator does; the model is an OpenAI-compatible server that records its requests.
 """
 
 import json
@@ -159,7 +159,7 @@ async def test_a_new_place_with_its_tool_and_its_payload_is_configuration_and_on
         assert f"- {payload.payload_id} (article_draft): Draft: Rain" in second.prompt
         assert DATA not in second.prompt + second.rest
 
-        # Elsewhere in the profile the tool is not offered, but what was shown can still be read.
+        # In other scopes of the profile the tool is not offered, but its earlier payloads can still be read.
         fake.replies = [calls("get_payload", payload_id=payload.payload_id), says("It is about rain.")]
         await command(server.url, "c1", user_message("c", "read it", context={"scope": "sales"}), bearer("ann"))
         await watcher.at_rest(3)

@@ -105,7 +105,7 @@ class _Telltale(BaseHTTPRequestHandler):
 
 @contextmanager
 def telltale(heard: list[dict[str, str]]) -> Iterator[str]:
-    """Its origin. Run the server; the requests to its HTTP tools are added to `heard`."""
+    """Its origin. Run the server, and add the requests to its HTTP tools to `heard`."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Telltale)
     server.heard = heard  # type: ignore[attr-defined]  # read by the handler
     thread = threading.Thread(target=server.serve_forever)
@@ -163,7 +163,7 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: S
 
 
 async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
-    """Run chats with every kind of failure; returns everything that any endpoint says about them, by endpoint."""
+    """Run chats with every kind of failure, and return the answers of all endpoints about them, by endpoint."""
     # Secrets of other owners are masked, too: the adapter itself masks only its own key.
     said = f"Incorrect API key provided: {KEY}, {TOOL}, Bearer {CALLER}"
     error = {"message": said, "type": "auth", "param": KEY}
@@ -248,7 +248,7 @@ def _dump(store: "redis.Redis") -> str:
     """Return every key with its whole content, with compressed parts decompressed."""
     found: list[bytes] = []
     for key in store.scan_iter("*"):
-        kind: Any = store.type(key)  # Any: the stub does not know that nothing is decoded
+        kind: Any = store.type(key)  # Any: the stub assumes that replies are decoded
         value: Any = None  # Any: replies of every shape
         match kind:
             case b"string":

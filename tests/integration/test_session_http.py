@@ -82,7 +82,7 @@ async def test_the_cookie_does_not_count_where_another_page_made_the_browser_sen
 @pytest.mark.row("AUTH-1")
 async def test_over_https_the_cookie_is_secure_and_no_other_host_can_have_set_it(client: httpx2.AsyncClient) -> None:
     host = "chat.example.org"
-    page = {"Host": host, "Origin": f"https://{host}"}  # as through a proxy that ends TLS
+    page = {"Host": host, "Origin": f"https://{host}"}  # as behind a proxy that terminates TLS
     answer = await client.post("/v1/session", headers={**page, "Authorization": f"Bearer {token_of('ann')}"})
     cookie = answer.headers["set-cookie"]
     assert cookie.startswith(f"__Host-threadcast-session={token_of('ann')};")
@@ -99,7 +99,7 @@ async def test_over_https_the_cookie_is_secure_and_no_other_host_can_have_set_it
 async def test_a_page_that_came_by_http_does_not_speak_with_the_cookie_of_https(client: httpx2.AsyncClient) -> None:
     host = "chat.example.org"
     secure, plain = f"__Host-threadcast-session={token_of('ann')}", f"threadcast-session={token_of('ann')}"
-    command = {"type": "user_message", "client_request_id": "r", "content": "x"}  # 200: it was accepted before
+    command = {"type": "user_message", "client_request_id": "r", "content": "x"}  # 200: the cookie was accepted before
     for origin, cookie, status in (
         (f"https://{host}", secure, 202),
         (f"https://{host}", plain, 401),  # another host may have set this cookie

@@ -1,4 +1,5 @@
-"""A reader that does not read: its buffer is dropped, a snapshot follows, and no other reader waits (PROTOCOL §4)."""
+"""A reader that does not read: the server drops its buffer and sends a snapshot later, and no other reader waits
+(PROTOCOL §4)."""
 
 import contextlib
 import socket
@@ -44,7 +45,7 @@ async def test_a_stalled_reader_gets_a_snapshot_and_catches_up_while_others_lose
 
 
 def _read_until_same(connection: HTTPConnection, late: Watcher, reader: Watcher) -> None:
-    """Continue to read until the stalled reader holds the same state as the other one."""
+    """Continue to read until the stalled reader has the same state as the other reader."""
     answer = connection.getresponse()
     parser = FrameParser()
     while late.last_id.split("-")[:2] != reader.last_id.split("-")[:2]:

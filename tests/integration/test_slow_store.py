@@ -1,4 +1,4 @@
-"""A store that answers late makes the pause between appends longer, for as long as it is slow and no longer."""
+"""A slow store makes the pause between appends longer, but only for as long as the store is slow."""
 
 import itertools
 
@@ -22,10 +22,11 @@ pytestmark = pytest.mark.anyio
 
 DEADLINE_SECONDS = 60.0
 MANY = 5_000
-"""So many answers that their number is no bound of the pause."""
+"""So many answers that their number does not limit the pause."""
 
 SLOW_SECONDS = 0.5
-"""The delay of a chunk in each direction: far above what a busy machine adds, and below the deadline of a command."""
+"""The delay of a chunk in each direction: far above the delays of a busy machine, and below the deadline of a
+command."""
 
 
 async def test_the_pause_grows_while_the_store_is_slow_and_comes_back_afterwards(

@@ -1,4 +1,5 @@
-"""The accounts of principals: they count what each principal stores, exactly after every step and every expiry."""
+"""The accounts of principals: they count exactly the data that each principal stores, after every step and every
+expiry."""
 
 import hashlib
 import secrets

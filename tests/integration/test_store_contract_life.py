@@ -73,7 +73,7 @@ async def test_trap_6_late_duplicate_of_an_import_revives_nothing(store: Store) 
 
 async def test_trap_7_delayed_delete_does_not_hit_the_next_life(store: Store) -> None:
     await store.post(command())
-    for nonce in ("n1", "n2"):  # n2 found the chat already deleted; the store remembers the nonce all the same
+    for nonce in ("n1", "n2"):  # n2 found the chat already deleted; the store still remembers the nonce
         assert await store.delete(CHAT, "ann", nonce) is True
     await store.post(command("imp", kind="import"))
     for nonce in ("n1", "n2"):

@@ -90,7 +90,8 @@ async def test_followers_learn_of_a_delete(store: Store) -> None:
 
 
 async def test_entered_follower_misses_nothing_that_is_posted_afterwards(store: Store) -> None:
-    """DISPATCH §6: `enter` waits for the confirmation. Many rounds, since a race would show only now and then."""
+    """DISPATCH §6: `enter` waits for the confirmation. The test repeats this in many rounds, since a race would occur
+    only now and then."""
     taken = await owned(store)
     head = taken.head
     for _ in range(20):
@@ -130,7 +131,7 @@ async def test_token_put_back_is_heard_by_another_worker(store: Store) -> None:
 
 
 async def test_no_bucket_starves_another_at_the_bell(store: Store) -> None:
-    """One bucket rings all the time and another rang once: the second is served within one cycle."""
+    """One bucket always has a bell and another bucket has one bell: the second bucket is served within one cycle."""
     busy = store.bucket_of(CHAT)
     quiet = (busy + 5) % store.buckets
     async with store.bell() as bell:

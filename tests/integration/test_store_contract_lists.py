@@ -54,8 +54,8 @@ async def test_list_is_newest_first_over_all_buckets_and_pages_by_place(store: S
 
 
 async def test_chats_of_one_millisecond_are_neither_skipped_nor_repeated_at_a_pages_edge(store: Store) -> None:
-    """Sixty chats are created as fast as the store can: several share a millisecond, and three pages must divide
-    them."""
+    """Sixty chats are created as fast as the store can, so several share a millisecond; the list must have them all in
+    three pages."""
     for n in range(60):
         await listed_chat(store, f"chat{n}")
     whole = await store.list_chats("ann", 100)

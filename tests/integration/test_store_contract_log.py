@@ -88,7 +88,7 @@ async def test_trap_14_checkpoint_and_entries_carry_their_own_versions(store: St
 async def test_later_checkpoint_replaces_the_earlier(store: Store) -> None:
     taken = await owned(store)
     first = entry(taken.head, checkpoint=b"one")
-    large = bytes(range(256)) * 4_096  # a megabyte: compressed in a thread
+    large = bytes(range(256)) * 4_096  # a megabyte, which is compressed in a thread
     second = entry(first.head, checkpoint=large)
     await store.append(first)
     await store.append(second)

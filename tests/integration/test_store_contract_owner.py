@@ -152,7 +152,7 @@ async def test_take_appends_a_fence_and_tells_what_was_before(store: Store) -> N
 
 async def test_epochs_that_run_ahead_of_the_clock_are_not_the_same_in_another_history(store: Store) -> None:
     ahead, epochs = 4_000_000_000_000, set()
-    for chat_id in ("chat-a", "chat-b", "chat-c"):  # three histories of one chat, as far as an epoch can tell
+    for chat_id in ("chat-a", "chat-b", "chat-c"):  # three chats stand for three histories of one chat
         taken = await owned(store, chat_id=chat_id)
         last = str(Head(EntryId(ahead, 2), "00000000000000aa", 1))
         assert await store.append(entry(taken.head, chat_id=chat_id, head=last)) is Appended.OK

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def append(store: Store, sizes: list[int]) -> list[str]:
-    """Append an entry of each size; returns the heads of the whole log, with that of the fence before them."""
+    """Append an entry of each size; returns the heads of the whole log, which begins with the fence's head."""
     heads = [(await owned(store)).head]
     for number, size in enumerate(sizes):
         request: AppendRequest = entry(heads[-1], digest=f"{number:016x}")

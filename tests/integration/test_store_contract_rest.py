@@ -28,14 +28,14 @@ async def rested(store: Store, compacted: Compacted = SHORT) -> str:
 
 
 async def owned_again(store: Store, worker: str = "w2") -> str:
-    """Take the chat once more, with its next command consumed; returns the head."""
+    """Take the chat once more and consume its next command; returns the head."""
     await store.post(command("again"))
     await claim(store, worker)
     return await consume_all(store, (await store.take(CHAT, worker, "wake")).head)
 
 
 async def end_of_window(store: Store) -> None:
-    """Apply what happens to the chat RESUME_SECONDS after its release."""
+    """Apply the changes that happen to the chat RESUME_SECONDS after its release."""
     if isinstance(store, MemoryStore):
         store._chats[CHAT].log_expires_at_ms = 0
     else:
@@ -119,7 +119,7 @@ async def test_entries_before_the_trim_are_dropped(store: Store) -> None:
 
 
 async def test_entries_that_an_owner_does_not_know_are_bounded_by_their_bytes(store: Store) -> None:
-    """A chat that changes between workers at each turn: no owner knows what a trim would drop."""
+    """A chat that changes its worker after each message: no owner knows which entries a trim would drop."""
     head = await consume_all(store, (await owned(store)).head)
     large = json.dumps([{"type": "ack", "x": "x" * 100_000}]).encode()
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""The contract of every store: owners that died are known by their inbox signals, to which nothing listens any more."""
+"""The contract of every store: a dead owner is recognized because no process listens to its inbox signals any more."""
 
 from contextlib import AsyncExitStack
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def end_all(store: Store, owner: str, *, worker: str = "w2") -> int:
-    """End the leases of `owner` in the bucket of CHAT; the number of chats."""
+    """End the leases of `owner` in the bucket of CHAT; returns the number of chats."""
     count, cursor = 0, "0"
     while cursor:
         ended = await store.end_leases(store.bucket_of(CHAT), worker, owner, cursor)

@@ -1,7 +1,7 @@
-"""The contract of every store, 8: large values come back whole, whatever slices a store writes and reads them in.
+"""The contract of every store, 8: large values are read back whole, in whatever slices a store writes and reads them.
 
-The later tests look at the slices themselves, on a real store: half of a value is never visible and expires, a step
-whose slices are missing changes nothing, and values of older versions are read.
+The later tests inspect the slices on a real store: a half-written value is never visible and expires, a step whose
+slices are missing changes nothing, and values of older versions can be read.
 """
 
 import hashlib
@@ -119,7 +119,7 @@ async def keys_of(store: RedisStore, pattern: bytes) -> list[bytes]:
 
 
 class Torn(RedisStore):
-    """A store that fails, or is changed, before its call number `at` of a script."""
+    """A store that fails before its call number `at` of a script, or that the test changes at that moment."""
 
     def cut(self, script: str, at: int, wrong: Exception | None = None) -> None:
         inner, calls = self._redis.call, 0

@@ -1,5 +1,5 @@
-"""The embedded child process: one per data directory, no orphan after kill -9, no lost data, no end before its
-parent's."""
+"""The embedded store's process: one per data directory, no orphan after kill -9, no lost data, and no end before its
+parent ends."""
 
 import contextlib
 import os
@@ -93,9 +93,9 @@ async def test_kill_9_of_the_parent_leaves_no_orphan_and_the_next_start_finds_th
             parent.process.wait()
             if round_number == 0:
                 await eventually(lambda pid=parent.child_pid: is_gone(pid))  # type: ignore[misc] # bound as a default
-                # Its threads may outlive the first of them by a moment, and with them what it holds.
+                # Threads of a process may outlive its first thread by a moment, and keep its resources open.
                 await eventually(lambda: is_unlocked(tmp_path / "store"))
-        # The later rounds start at once, while the old child may still be on its way out.
+        # The later rounds start at once, while the old child may still be ending.
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="without a parent-death signal the old child is taken over")

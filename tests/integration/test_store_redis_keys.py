@@ -26,7 +26,7 @@ async def test_chat_without_messages_lives_a_day_and_an_accepted_command_keeps_i
             expiring = dict.fromkeys(("log", "head", "snap", "meta", "inbox"), EMPTY_CHAT_TTL_SECONDS)
             assert _lifetimes(other) == {**expiring, "seen": SEEN_TTL_SECONDS}
             again = structs.replace(entry(first.head), checkpoint=b"s")
-            await store.append(again)  # the test adds nothing about it, so nothing changes
+            await store.append(again)  # this entry sets no lifetime, so no lifetime changes
             refenced = await store.take(CHAT, "w1", "retake")
             assert _lifetimes(other) == {**expiring, "seen": SEEN_TTL_SECONDS}
             await store.append(persisting := structs.replace(entry(refenced.head), lifetime="persist"))
@@ -48,7 +48,7 @@ async def test_deleted_chat_is_remembered_for_thirty_days(valkey_server: ServerP
 
 
 def _lifetimes(client: "redis.Redis") -> dict[str, int]:
-    """Return the lifetimes in seconds of those of the chat's keys that expire, which were set moments ago."""
+    """Return the lifetimes in seconds of the chat's keys that expire; the lifetimes were set moments ago."""
     found = {}
     for key in client.scan_iter("tc:*:chat:*"):
         seconds = client.ttl(key)

@@ -1,4 +1,4 @@
-"""Files of the embedded store after a power loss and worse, with the real server: chats are there again."""
+"""Files of the embedded store after a power loss or worse damage, with the real server: the chats can be read again."""
 
 import contextlib
 import json
@@ -27,7 +27,7 @@ LAST = b"*3\r\n$3\r\nSET\r\n$4\r\nlast\r\n$5\r\nthing\r\n"
 
 
 class Harness:
-    """A store with some keys in it, whose server does not run."""
+    """Files of a store with some keys, whose server does not run."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -53,7 +53,7 @@ class Harness:
             server.stop_blocking()
 
     async def opened(self) -> tuple[set[str], list[str]]:
-        """Return the keys after a start like that of `threadcast serve`, and the reports of repairs."""
+        """Start the store as `threadcast serve` does, and return its keys and the reports of repairs."""
         with capture_logs() as logs:
             async with EmbeddedStore(self.data_dir) as store:
                 with redis.Redis.from_url(store.url, decode_responses=True) as client:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 BYTES_PER_SECOND = 3_000_000
 LARGE_BYTES = 10_000_000
-"""3.3 s on this connection, more than a small command may take; the answer that returns the data takes as long."""
+"""Sending this takes 3.3 s on this connection, more than a small command may take; receiving it takes as long."""
 
 LARGE = BlobPut(chat_id=CHAT, owner="ann", blob=Blob("a" * 64, "x/y", b"x" * LARGE_BYTES), ttl_seconds=60)
 

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.anyio
 TOOLS: JsonObject = {"model": "demo/tools?rate=0"}
 ECHO: JsonObject = {"model": "demo/echo?rate=0"}
 ABORT_SECONDS = 5.0
-"""CMD-3 says one second; a machine that does much else is given more. The limit tells a delay from a run that hangs for
-ever, at any depth."""
+"""CMD-3 allows one second; a busy machine gets more time. The limit still distinguishes a delay from a run that hangs
+for ever, at any depth."""
 
 
 @pytest.fixture(scope="module")

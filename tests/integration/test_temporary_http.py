@@ -1,4 +1,5 @@
-"""Temporary chats: in no list and no feed, kept while they work, and gone an hour after their last change."""
+"""Temporary chats: no list and no feed shows them, they are kept while they run, and they expire an hour after their
+last change."""
 
 from pathlib import Path
 
@@ -21,7 +22,7 @@ KEYS = ("log", "head", "snap", "inbox", "meta")
 
 
 def lifetimes(fleet: Fleet, chat_id: str) -> dict[str, int]:
-    """Return the seconds until each of a chat's keys expires, to a minute; -1 for a key that stays."""
+    """Return the seconds until each of a chat's keys expires, rounded to a minute; -1 for a key that never expires."""
     found: dict[str, int] = {}
     for key in fleet.store.client.scan_iter(f"tc:*:chat:{chat_id}:*"):
         if (left_ms := fleet.store.client.pttl(key)) != -2:  # not renamed or deleted meanwhile

@@ -1,7 +1,7 @@
-"""Known mistakes of other systems (PROTOCOL §4, §9), each with a test that fails if we make the mistake too.
+"""Known mistakes of other systems (PROTOCOL §4, §9), each with a test that fails if Threadcast makes the mistake too.
 
-These tests use real HTTP, where a real server can be brought into the state; `test_traps_of_readers.py` has those that
-need a store which a test can hold.
+These tests bring a real server into the state over HTTP; `test_traps_of_readers.py` has the tests that need a store
+which a test can pause.
 """
 
 import json
@@ -89,8 +89,7 @@ async def test_trap_parameters_echoed_as_sent(server: Process, chat_id: str) -> 
 
 
 async def test_trap_history_changed_with_no_event(server: Process, chat_id: str) -> None:
-    """The mistake: an edit changes what is stored and what the model sees, and open tabs show the old words for
-    ever."""
+    """The mistake: an edit changes the stored text and the model's input, but open tabs show the old text for ever."""
     async with watching(server.url, chat_id) as tab:
 
         async def after(body: JsonObject, *expected: str) -> None:
@@ -138,8 +137,8 @@ NOWHERE: list[JsonObject] = [
 
 
 async def test_trap_accepted_command_that_fails_in_silence(server: Process, chat_id: str) -> None:
-    """The mistake: 202, and then nothing; the command could not be applied, and only a log says so. Each command must
-    end in a final ack with a code."""
+    """The mistake: the server answers 202, cannot apply the command, and reports that only in a log file. Each command
+    must end in a final ack with a code."""
     async with watching(server.url, chat_id) as tab:
         await command(server.url, chat_id, user_message("a", "hi"))
         await tab.at_rest()

@@ -1,4 +1,5 @@
-"""Known mistakes of other systems between the log and the readers, which only a store that can be paused makes visible.
+"""Known mistakes of other systems between the log and the readers; a test can show them only on a store that it can
+pause.
 
 These tests use the real writer, hub, relay and subscriber; see `test_traps.py` for mistakes that a real server can be
 brought into.

@@ -1,4 +1,5 @@
-"""Vertex AI as far as it goes without Google: signing in as the machine's service account, and where requests go."""
+"""Vertex AI, as far as it can be tested without Google: signing in as the machine's service account, and the addresses
+of requests."""
 
 import json
 from pathlib import Path
@@ -83,8 +84,8 @@ async def test_claude_is_asked_in_the_project_and_a_token_that_expires_is_fetche
     fake = signed_in
     wire = WIRES["anthropic"]
     answer = [wire.text, wire.stop]
-    # Google's library treats a token as expired some minutes before it is, so tokens of one second are expired at once.
-    # The SDK applies this to a token that it has just fetched, too.
+    # Google's library treats a token as expired some minutes before its expiry, so tokens of one second are expired at
+    # once. The SDK applies this to a token that it has just fetched, too.
     fake.replies = [token("unused", 1), token("first", 1), Reply(answer)]
     fake.replies += [token("second", 3600), Reply(answer), Reply(answer)]
     settings = Settings(

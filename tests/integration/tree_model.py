@@ -1,4 +1,4 @@
-"""The tree of messages in the model of a chat, and what the demo models say to a path of it.
+"""The tree of messages in the model of a chat, and the demo models' answers to a path of the tree.
 
 It consists of a dict of nodes in the order of their creation, and the numbers of the nodes on the active path. See
 `chat_model.py`.
@@ -64,7 +64,7 @@ class TreeModel:
         return [*([] if parent is None else self._way_to(parent)), key]
 
     def _down_from(self, key: int) -> list[int]:
-        """Returns the path through the message, continued by the newest child each time."""
+        """Return the path through the message, which continues with the newest child at each level."""
         below = self.children(key)
         return self._down_from(below[-1]) if below else self._way_to(key)
 

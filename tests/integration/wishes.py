@@ -1,4 +1,4 @@
-"""Commands in the form that the model of a chat takes: a command that can wait in the queue, or a decision about a
+"""Commands in the form that the model of a chat accepts: a command that can wait in the queue, or a decision about a
 call."""
 
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ __all__ = ["Asked", "Decided"]
 
 @dataclass
 class Asked:
-    """A command that may wait. If `target` is None, the command names an unknown message (`is_named`) or no message."""
+    """A command that may wait in the queue. If `target` is None, the command names an unknown message (`is_named`) or
+    no message."""
 
     request_id: str
     kind: str

@@ -110,7 +110,7 @@ class FailAfter(Scope):
 
 
 def cancel(scope: CancelScope, reason: str | None = None) -> None:
-    """Works like anyio's `checkpoint`, but without a description of the calling task."""
+    """Works like `CancelScope.cancel` of anyio, but without a description of the calling task."""
     if not scope._cancel_called:
         if scope._timeout_handle:
             scope._timeout_handle.cancel()

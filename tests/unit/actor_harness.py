@@ -1,5 +1,5 @@
-"""Runs workers and readers in one process, for tests of the actor and the relay: the real parts over a store that can
-be made to fail.
+"""Runs real workers and readers in one process, over a store that can be made to fail, for tests of the actor and the
+relay.
 
 `Harness` gives workers the demo models and tools that end when a test says so, and reads the log directly.
 """
@@ -82,7 +82,7 @@ it."""
 
 
 class Ownership:
-    """The ownership of an actor that runs beside a test, and how it ended."""
+    """Holds how the ownership of an actor, which runs beside a test, has ended."""
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
@@ -126,7 +126,7 @@ class Harness:
         return f"{prefix}_{next(self._ids)}"
 
     def worker_context(self, worker: str, *, new_id: Callable[[str], str] | None = None) -> WorkerContext:
-        """Return the context of a worker with its cache of states: the same context for the same name."""
+        """Return the context of a worker, with its cache of states; the same name gives the same context."""
         if worker not in self._contexts:
             self._contexts[worker] = WorkerContext(
                 worker=worker,
@@ -143,7 +143,7 @@ class Harness:
         return self._contexts[worker]
 
     def use_gate(self, worker: str, gate: ClaimGate) -> None:
-        """Let this gate decide whether the worker takes new chats."""
+        """Use this gate to decide whether the worker takes new chats."""
         self._contexts[worker] = replace(self.worker_context(worker), gate=gate)
 
     async def post(self, *commands: Command, chat_id: str = CHAT, owner: str = LOCAL.id) -> None:
@@ -277,7 +277,8 @@ class Harness:
     async def add_entry(
         self, events: bytes, *, count: int = 1, version: int = FORMAT_VERSION, checkpoint: bytes | None = None
     ) -> None:
-        """Append an entry as a broken or a newer worker would write it; its head says that it holds `count` events."""
+        """Append an entry as a broken or a newer worker would write it; its head claims that it holds `count`
+        events."""
         before = (await self.store.load(CHAT)).head
         here = Head.parse(before)
         entry_id = EntryId(here.entry_id.epoch, here.entry_id.n + 1)
@@ -291,7 +292,7 @@ class Harness:
             checkpoint_version=version,
             owner=LOCAL.id,
         )
-        await MemoryStore.append(self.store, request)  # not counted as one of the product's
+        await MemoryStore.append(self.store, request)  # not counted as a relay of the product
 
     @asynccontextmanager
     async def hosting(self, worker: str, timings: LeaseTimings = FAST) -> AsyncIterator[Host]:

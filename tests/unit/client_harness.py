@@ -59,8 +59,8 @@ def message(message_id: str, role: str, content: str, **fields: object) -> JsonO
 
 
 class Stream(httpx2.AsyncByteStream):
-    """Sends its parts. An exception breaks the connection, an event is awaited, and "hold" keeps the connection
-    open."""
+    """Sends its parts. In a stream, an exception breaks the connection, an event is awaited, and "hold" keeps the
+    connection open."""
 
     def __init__(self, *parts: bytes | Exception | str | anyio.Event) -> None:
         self._parts = parts
@@ -123,7 +123,7 @@ DOWN = httpx2.ConnectError("refused")
 
 @asynccontextmanager
 async def live(server: Server, *, wait: bool = True) -> AsyncIterator[Chat]:
-    """Open the chat `c1` on a server for a block, which must end within 30 seconds."""
+    """Open the chat `c1` on a server until the block ends, at most 30 seconds later."""
     with anyio.fail_after(30):
         async with (
             Client(URL, retry_policy=QUICK, transport=server) as client,

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def harness() -> "Harness":
-    """A store in memory with any number of workers and readers. A test file may define a `harness` of its own."""
+    """A store in memory with any number of workers and readers. A test file may replace this fixture by its own
+    `harness`."""
     from tests.unit.actor_harness import Harness  # most unit tests need neither the worker nor the web half
 
     return Harness()

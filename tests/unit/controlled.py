@@ -1,4 +1,4 @@
-"""A tool that ends when a test says so, and demo models that count their calls."""
+"""A tool that ends when a test releases it, and demo models that count their calls."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -17,7 +17,7 @@ __all__ = ["CountingDemo", "GatedTool"]
 
 
 class GatedTool:
-    """A tool that reports its beginning and ends when a test sets `go_on`. Counts how often it began and was
+    """A tool that reports its beginning and ends when a test sets `go_on`. It counts how often it began and was
     cancelled."""
 
     description, category, source, label_arg, hide_input = "waits", "", "python", None, False
@@ -57,7 +57,7 @@ class GatedTool:
 
 
 class CountingDemo(Demo):
-    """The demo models. `open_streams` counts those that run now; `prefixes` are the texts that they were told to
+    """The demo models. `open_streams` counts the calls that run now; `prefixes` has the texts that calls were told to
     continue."""
 
     def __init__(self) -> None:

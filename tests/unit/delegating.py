@@ -1,7 +1,7 @@
 """Tools for tests that run sub-chats and processes, and functions that read their outcome.
 
-`delegate` waits for its children, one per prompt; `start_agent` does not wait. Both use only the context, as an author
-of tools would write them.
+`delegate` waits for its children, one per prompt; `start_agent` does not wait. Both tools use only the tool context, as
+an author's tools would.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ async def delegate(prompts: list[str], ctx: ToolContext, params: JsonObject = {}
 
 @tool(retry="once", timeout_seconds=30.5)
 async def delegate_once(prompts: list[str], ctx: ToolContext) -> str:
-    """Let sub-chats answer the prompts; must not run twice."""
+    """Let sub-chats answer the prompts, in a call that must not run twice."""
     return await _delegate(prompts, {}, ctx)
 
 

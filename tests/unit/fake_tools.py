@@ -1,4 +1,4 @@
-"""Tools that are data only: the plan reads their policy, and they are never run."""
+"""Tools that never run; the tests of the plan read only their policy."""
 
 from collections.abc import AsyncIterator
 

@@ -1,8 +1,8 @@
 """The in-memory store with an unreliable connection to it.
 
 Calls are refused, held, or carried out without an answer; publishes, inbox signals and bells vanish. A test sets each
-failure before it happens; otherwise it behaves as `MemoryStore`. Nothing here sleeps: a test holds a call, waits until
-it was entered, acts in between, and releases it.
+failure before it happens; without failures the store behaves as `MemoryStore`. The store never sleeps: a test holds a
+call, waits until the call was entered, acts, and then releases the call.
 """
 
 from collections import Counter, deque
@@ -47,11 +47,12 @@ __all__ = ["DEADLINE_SECONDS", "Clock", "FaultyStore", "Hold"]
 _T = TypeVar("_T")
 
 DEADLINE_SECONDS = 30.0
-"""Maximum seconds of every wait in these tests; none is meant to take long."""
+"""Maximum seconds of every wait in these tests; a wait normally takes milliseconds."""
 
 
 class Clock:
-    """Unix milliseconds of a day long ago. The clock stands still, so a lease ends only when a test advances it."""
+    """Unix milliseconds of a day long ago. The store's clock stands still, so a lease ends only when a test advances
+    the clock."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
@@ -61,7 +62,7 @@ class Clock:
 
 
 class Hold:
-    """One call that is held: before it is carried out, or (`reply_only`) after, so that only its answer is late."""
+    """Holds one call before it is carried out, or with `reply_only` after that, so that only its answer is late."""
 
     def __init__(self, *, reply_only: bool) -> None:
         self.reply_only = reply_only
@@ -78,7 +79,7 @@ class Hold:
 
     async def pass_through(self) -> None:
         self._entered.set()
-        with anyio.fail_after(2 * DEADLINE_SECONDS):  # a test that failed meanwhile does not release the call
+        with anyio.fail_after(2 * DEADLINE_SECONDS):  # a failed test does not release the call
             await self._gate.wait()
 
 
@@ -87,7 +88,7 @@ Fault: TypeAlias = Trouble | Hold
 
 
 class _Sieve:
-    """A subscriber's messages without those that vanish. `Any`: one class for both kinds of messages."""
+    """A subscriber's messages without those that vanish. `Any` allows both kinds of messages."""
 
     def __init__(self, messages: Messages[Any], is_lost: Callable[[Any], bool]) -> None:
         self._messages = messages
@@ -100,7 +101,7 @@ class _Sieve:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Any:  # Any: as the class says
+    async def __anext__(self) -> Any:  # Any: see the class
         while True:
             message = await self._messages.__anext__()
             if not self._is_lost(message):
@@ -114,9 +115,9 @@ class _SievedSignals(_Sieve):
 
 
 class FaultyStore(MemoryStore):
-    """`calls` counts the calls; `requests` are all appends as they were sent, repeats included, and `followed` the
-    chats whose logs were followed. `away` names the calls that are refused until further notice, `broken` those whose
-    reply is malformed."""
+    """`calls` counts the calls. `requests` has all appends as they were sent, repeats included, and `followed` has the
+    chats whose logs were followed. `away` names the calls that are refused until the test removes them; `broken` names
+    the calls that get malformed replies."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -136,8 +137,8 @@ class FaultyStore(MemoryStore):
         self._called = anyio.Event()
 
     def fail(self, call: str, *faults: Trouble) -> None:
-        """Make the next calls fail: they are not carried out, carried out without an answer, or answered by
-        nonsense."""
+        """Make the next calls fail: they are not carried out, are carried out without an answer, or get a malformed
+        answer."""
         self._faults.setdefault(call, deque()).extend(faults)
 
     def hold(self, call: str, *, reply_only: bool = False) -> Hold:

@@ -24,7 +24,7 @@ ESSAY = "demo/essay?words=60&rate=300"
 HANG = "demo/hang?after=3&rate=0"
 
 BELLS_ONLY = LeaseTimings(lease_seconds=60.0, beat_seconds=60.0, sweep_seconds=1_000.0)
-"""Sweeps once, and not again within a test."""
+"""With these timings a host sweeps once, and not again within a test."""
 
 BUCKETS = 16
 

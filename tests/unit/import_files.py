@@ -17,7 +17,7 @@ __all__ = ["InFile", "read_exports"]
 
 
 class InFile:
-    """A chat of a body, and the commands that create it."""
+    """A chat in the body of an import, and the commands that create the chat."""
 
     def __init__(self, chat_id: str, parts: list[ImportChat], blob_hashes: list[str]) -> None:
         self.chat_id = chat_id

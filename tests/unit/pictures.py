@@ -1,4 +1,4 @@
-"""Pictures for tests: they begin as their formats do, and we check no more than that."""
+"""Pictures for tests: they begin as their formats do, and Threadcast checks only that beginning."""
 
 import base64
 import hashlib
@@ -10,7 +10,7 @@ JPEG = b"\xff\xd8\xff" + b"tiny"
 
 
 def png_of(size_bytes: int) -> bytes:
-    """Return a PNG of that size, as far as our checks can tell."""
+    """Return bytes that Threadcast's checks accept as a PNG of that size."""
     return (PNG + bytes(range(256)) * (size_bytes // 256))[:size_bytes].ljust(size_bytes, b"x")
 
 

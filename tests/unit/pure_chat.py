@@ -1,7 +1,7 @@
 """A chat without any I/O: commands, a scripted model and scripted tools drive the pure core, entry by entry.
 
-`PureChat` does the work of the actor and the agent loop in the smallest form: each step fills an entry builder, which
-becomes one entry with head, digest and bytes as in the log. Tests draw random steps and then compare folds of the log.
+`PureChat` is a minimal actor and agent loop: each step fills an entry builder, which becomes one entry with head,
+digest and bytes as in the log. Tests draw random steps and then compare folds of the log.
 """
 
 import itertools
@@ -55,8 +55,7 @@ def table(
 
 
 class PureChat:
-    """`entries` is the log so far, `final_acks` the final acks in it; `step` is the step that a worker would now carry
-    out."""
+    """`entries` is the log so far, `final_acks` has its final acks, and `step` is the next step of a worker."""
 
     def __init__(
         self,
@@ -108,7 +107,7 @@ class PureChat:
         )
 
     def command(self, command: Command | InternalCommand, by: Principal = LOCAL) -> list[Event]:
-        """Carry out one command as an actor does, with the end of the run's task by an abort."""
+        """Carry out one command as an actor does; an abort also ends the run's task."""
         is_stopped = stops(command, self.state)
         is_held = is_worked_on(self.state) and not is_stopped
         builder = self._builder()

@@ -1,4 +1,4 @@
-"""Two chats without any I/O, one the other's parent, and the outbound messages between them."""
+"""A parent chat and its sub-chat without any I/O, and the outbound messages between them."""
 
 from tests.unit.fake_tools import FakeTool
 from tests.unit.pure_chat import PureChat, call, say, table
@@ -22,7 +22,7 @@ TOOLS = {"delegate": FakeTool(name="delegate"), "mail": FakeTool(name="mail", po
 
 
 def calling(by: Principal = LOCAL, parent: PureChat | None = None) -> PureChat:
-    """A chat in the middle of its call c0."""
+    """Return a chat in the middle of its call c0."""
     chat = parent or PureChat(table(TOOLS))
     chat.command(say("ask"), by)
     chat.asks(call("c0", "delegate"))

@@ -1,7 +1,7 @@
-"""The reading end of a stream without HTTP; it can refuse to take bytes.
+"""The reading end of a stream without HTTP; it can refuse bytes.
 
-Its `Watcher` folds what arrived and refuses any gap, so every test that reads also checks the law. An error that it
-finds is raised at the end of the test: inside `send` it would only end that one reader, like any failure of a
+Its `Watcher` folds the frames and refuses any gap, so every test that reads also checks the law of the fold. An error
+that it finds is raised at the end of the test: inside `send` it would only end that one reader, like any failure of a
 connection.
 """
 
@@ -28,8 +28,8 @@ __all__ = ["Socket", "reading"]
 
 
 class Socket:
-    """A reader's end. While `is_blocked`, the socket takes no bytes; `watcher` holds what it took. `ended` is the
-    reason of the stream's end."""
+    """A reader's end. While `is_blocked`, the socket accepts no bytes; `watcher` has the frames that it accepted.
+    `ended` is the reason of the stream's end."""
 
     def __init__(self, chat_id: str = "c1", *, is_hidden: bool = False) -> None:
         self._is_hidden = is_hidden
@@ -72,7 +72,7 @@ class Socket:
         self.is_aborted = True
 
     def put(self, block: bytes) -> bool:
-        """Direct send: the socket takes a block at once or not at all."""
+        """Direct send: the socket accepts a whole block at once, or refuses it."""
         if not self.is_blocked:
             self._take(block)
         return not self.is_blocked
@@ -90,14 +90,14 @@ class Socket:
             if isinstance(frame, EventFrame) and self.mistake is None:
                 try:
                     self.watcher.take(frame)
-                # raised at the end of the test; raised here, it would only end a reader
+                # raised at the end of the test, since here it would only end a reader
                 except AssertionError as mistake:
                     self.mistake = mistake
 
     async def serve(
         self, hub: Hub, metrics: Metrics, stream_position: Position | None, principal_id: str, **more: Any
     ) -> None:
-        """Serve a request as the endpoint does, and return when the stream has ended. Any: bounds of a Subscriber."""
+        """Serve a request as the endpoint does, and return when the stream has ended. Any: limits of a Subscriber."""
         async with (
             hub.relay(self.watcher.chat_id, is_hidden=self._is_hidden) as relay,
             anyio.create_task_group() as tasks,
@@ -129,7 +129,7 @@ async def reading(
     principal_id: str = LOCAL.id,
     **more: Any,  # Any: bounds of a Subscriber
 ) -> AsyncIterator[Socket]:
-    """Subscribe for as long as the block runs, if the stream does not end before."""
+    """Subscribe until the block or the stream ends."""
     mine = socket or Socket(chat_id)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(mine.serve, hub, Metrics(), stream_position, principal_id, **more))

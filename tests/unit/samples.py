@@ -1,6 +1,6 @@
 """One full example of every command and of every event, for the tests of decoding, schema and protocol.
 
-A test checks that no type is missing, so a new one cannot be forgotten here.
+A test checks that no type is missing, so every new type must be added here.
 """
 
 from typing import get_args
@@ -25,7 +25,7 @@ __all__ = ["COMMANDS", "EVENTS", "SNAPSHOT", "tags_of"]
 
 
 def tags_of(union: object) -> set[str]:
-    """The wire's names of a union of structs."""
+    """Return the wire's names of the structs in a union."""
     return {str(kind.__struct_config__.tag) for kind in get_args(union)}
 
 

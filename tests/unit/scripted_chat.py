@@ -1,7 +1,8 @@
 """A chat server of a few lines, for tests of its clients. It serves one chat.
 
-It keeps a list of events. A subscriber gets their fold as a snapshot, or the events after its Last-Event-ID. The test's
-`react` decides which events a command causes. `served` runs any app on a free loopback port in its own thread.
+It keeps a list of events. A subscriber gets the fold of these events as a snapshot, or the events after its
+Last-Event-ID. The test's `react` decides which events a command causes. `served` runs any app on a free loopback port
+in its own thread.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from threadcast_protocol.fold.state import ChatState, empty_state
 from threadcast_protocol.framing.codec import decode_event, encode
 from threadcast_protocol.wire.ids import Position
 
-Json = dict[str, Any]  # Any: commands and events as they stand on the wire
+Json = dict[str, Any]  # Any: commands and events as on the wire
 
 START_SECONDS = 30.0
 

@@ -133,8 +133,8 @@ async def test_more_commands_than_are_read_at_once_are_all_carried_out(harness: 
 
 @pytest.mark.parametrize("lives", [1, 3])
 async def test_commands_are_taken_up_in_the_order_of_their_acceptance(harness: Harness, lives: int) -> None:
-    """More messages, parameters and aborts than one read takes arrive during a run, also with several owners in
-    turn."""
+    """During a run, more messages, parameters and aborts arrive than one read of the inbox returns, also with several
+    owners in turn."""
     names: list[str] = []
     for life in range(lives):
         for number in range(120):

@@ -85,7 +85,7 @@ async def test_what_a_tool_made_is_kept_though_the_store_was_away_for_a_while(
 
 
 async def killed_while_running(harness: Harness, worker: str, *, previous: str | None = None) -> None:
-    """`worker` takes the chat, goes on with the run, and dies."""
+    """Let `worker` take the chat, continue the run, and die."""
     calls = harness.store.calls["append"]
     async with harness.owning(worker, previous=previous):
         await harness.store.called("append", calls + 1)

@@ -1,4 +1,4 @@
-"""Agents in the background, without any I/O: they outlive their call, and wake their chat when they end."""
+"""Background agents, without any I/O: they outlive their call, and wake their chat when they end."""
 
 from functools import partial
 

@@ -1,4 +1,5 @@
-"""A refused command changes nothing. In every state of a chat, the test makes each write of a decision refuse once."""
+"""A refused command changes nothing. In every state of a chat, the test makes each write of a decision raise a refusal
+once."""
 
 from collections.abc import Callable
 
@@ -20,7 +21,8 @@ from threadcast_protocol.wire.events import Ack, Event
 from threadcast_protocol.wire.principal import LOCAL
 
 WRITES_MAX = 100
-"""More writes than any of these decisions makes, so that the last attempts end without a refusal."""
+"""Number of attempts: more than the writes of any of these decisions, so that the last attempts end without a
+refusal."""
 
 
 class Refusing(EntryBuilder):
@@ -36,7 +38,7 @@ class Refusing(EntryBuilder):
 
     def say(self, event: Event | Relayed) -> None:
         super().say(event)
-        if not isinstance(event, Ack) or event.accepted:  # recording the refusal is not refused itself
+        if not isinstance(event, Ack) or event.accepted:  # the write that records the refusal is not refused
             self._count()
 
     def note(self, fact: Fact) -> None:
@@ -67,7 +69,7 @@ def test_a_refusal_at_any_write_leaves_the_chat_as_it_was(state: str, kind: str)
     chat = STATES[state]()
     command = COMMANDS[kind]("x", chat.state)
     refused_count = 0
-    for number in range(1, WRITES_MAX):  # the first write says that the chat made progress, even if it then fails
+    for number in range(1, WRITES_MAX):  # the first write records progress, even if the decision fails
         builder = builder_of(chat, number)
         decide(builder, command, LOCAL)
         if builder.writes_count <= number:

@@ -1,4 +1,4 @@
-"""The bound of large answers: which requests wait, which are refused, and that no count is leaked."""
+"""The limit of large answers: which requests wait, which requests are refused, and that no count is leaked."""
 
 import anyio
 import pytest

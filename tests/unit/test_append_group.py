@@ -1,4 +1,4 @@
-"""Writers in step: those that are due at about the same moment append in the same turn of the event loop."""
+"""Writers that are due at about the same moment append in the same turn of the event loop."""
 
 import asyncio
 

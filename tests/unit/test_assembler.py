@@ -1,4 +1,4 @@
-"""The assembler handles a stream that breaks off and a stream that never ends."""
+"""The assembler handles streams that break off and streams that never end."""
 
 import pytest
 

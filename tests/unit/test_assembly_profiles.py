@@ -75,7 +75,7 @@ def test_the_places_that_a_section_runs_in_are_places_of_the_profile(tmp_path: P
     assert writer.sections == (*OWN["weather"], *OWN["page"])
     assert list(writer.scopes) == [("reports",), ("reports", "articles"), ("reports", "articles", "new")]
     assert writer.scopes["reports",].guidelines == "Quote sources."
-    # A profile without scopes of its own accepts any scope, as before.
+    # A profile that defines no scopes accepts any scope.
     assert profiles(tmp_path, "[profiles.a]\nsections = ['page']")["a"].scopes == {}
 
 

@@ -1,4 +1,4 @@
-"""Providers from settings: each kind has its adapter, and a sentence reports a missing extra."""
+"""Providers from settings: each kind has its adapter, and a sentence reports a missing optional package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The parts of attachments that a model is shown, and the content of a tool message that represents its result."""
+"""The parts of attachments that are sent to a model, and the content of a tool message that represents a result."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""Authentication: a request belongs to the local principal or to that of a known token, or it is refused."""
+"""Authentication: a request belongs to the local principal or to the principal of a known token, or it is refused."""
 
 import pytest
 from hypothesis import given

@@ -1,5 +1,4 @@
-"""Charts and tables of the performance page: they show the figures and are readable, and the page in docs/ is
-current."""
+"""Charts and tables of the performance page show the figures and are readable, and the page in docs/ is current."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The requests of `scripts/bench bombs` are ones that an HTTP client sends."""
+"""An HTTP client would send the requests of `scripts/bench bombs`."""
 
 import h11
 from bench.inputs import long_headers

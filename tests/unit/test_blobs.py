@@ -1,4 +1,5 @@
-"""The pure parts of blobs: what is stored as a blob, how references are found, and how bytes replace them."""
+"""The pure parts of blobs: which content is stored as a blob, how references are found, and how bytes replace
+references."""
 
 import base64
 import json
@@ -75,7 +76,7 @@ def _text_file(seed: int, size: int) -> JsonObject:
 
 kinds = st.sampled_from([_image, _audio, _file, _text_file])
 recipes = st.lists(st.tuples(kinds, st.integers(0, 60_000), sizes), min_size=1, max_size=4)
-"""Four of the largest blobs contain less text than a message may."""
+"""Four blobs of the maximum size contain less text than a message may have."""
 
 Recipe: TypeAlias = list[tuple[Callable[[int, int], JsonObject], int, int]]
 

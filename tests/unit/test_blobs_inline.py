@@ -1,4 +1,4 @@
-"""Data in place of references, for clients that cannot fetch: `threadcast.api.blobs.inline_blobs`."""
+"""Data in place of references to blobs, for clients that cannot fetch: `threadcast.api.blobs.inline_blobs`."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The allowed depth of untrusted JSON: a body that is too deep is refused at the edge, not by code further inside."""
+"""The allowed depth of untrusted JSON: the edge refuses a body that is too deep, before other code decodes it."""
 
 import json
 

@@ -159,7 +159,7 @@ async def test_a_store_that_is_somebody_elses_ends_all_that_run() -> None:
         await second.entered()
         await MemoryStore.take(harness.store, CHAT, "w1", "wake")
         first.go_on.set()
-        await second.entered(2)  # the fenced owner takes the chat again and begins with the calls that have no result
+        await second.entered(2)  # the fenced owner takes the chat again and runs the calls that have no result
         second.go_on.set()
         assert await owner.over() is End.RELEASED
     assert second.cancelled == 1

@@ -1,5 +1,5 @@
-"""Processes of a chat, with real actors: their end is one event, the model is told, and a dead owner's processes are
-lost."""
+"""Processes of a chat, with real actors: their end is one event and is reported to the model, and a dead owner's
+processes are lost."""
 
 import json
 from pathlib import Path

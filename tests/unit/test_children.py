@@ -346,7 +346,7 @@ async def test_an_agent_that_is_told_to_stop_does(harness: Harness, gated: Gated
 
 
 async def test_an_agent_started_twice_by_one_call_is_one_agent(harness: Harness, gated: GatedTool) -> None:
-    """The call had started the agent, and its worker died before the result was in the log."""
+    """The worker of the call had started the agent, and died before the result was in the log."""
     async with harness.hosting("w1"):
         await harness.post(calling("start_agent", {"prompt": "call gated {}"}))
         held = harness.store.hold("post")

@@ -1,4 +1,4 @@
-"""A worker leaves new chats to others while its loop or its store is full, without oscillation and without starving."""
+"""A worker leaves new chats to others while its event loop or its store is full; it neither oscillates nor starves."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from threadcast.actor.claim_gate import CHATS_LEAST, LOOK_SECONDS, OPEN_LOAD, ST
 from threadcast.base.append_pace import AppendPace
 
 US_READ, US_APPEND = 4.0, 90.0
-"""The worker's CPU time of a token that is read, and of an append: from `bench.tokens` at 50 and 500 chats."""
+"""The worker's CPU time for reading a token, and for an append, measured by `bench.tokens` at 50 and 500 chats."""
 
 BEGIN_SECONDS = 0.003
 """The worker's CPU time from a claim to the first delta."""
@@ -19,12 +19,12 @@ TOKENS_PER_SECOND = 50
 
 
 class Worker:
-    """A worker whose chats stream, with the pause and the gate of the product. Chats that are claimed cause their load
-    `begin_seconds` later."""
+    """A worker whose chats stream, with the product's append pause and gate. Claimed chats cause load after
+    `begin_seconds`."""
 
     def __init__(self, begin_seconds: float = 1.0) -> None:
         self.time = self.cpu = 100.0
-        self.chats: list[float] = []  # the times when they begin to stream
+        self.chats: list[float] = []  # the time at which each chat begins to stream
         self.begin_seconds = begin_seconds
         self.gate = ClaimGate()
         self.pace = AppendPace(lambda: self.time, lambda: self.cpu)
@@ -36,8 +36,8 @@ class Worker:
         return len(self.chats)
 
     def look(self, waiting: int, ended: int = 0) -> None:
-        """Let the time of one look pass, in which some chats end, and then claim what the gate allows of the waiting
-        chats."""
+        """Let the time between two looks pass, in which some chats end, and then claim as many waiting chats as the
+        gate allows."""
         streaming = sum(at <= self.time for at in self.chats)
         pause = self.pace.seconds(streaming)
         self.demand = streaming * 1e-6 * (US_READ * TOKENS_PER_SECOND + US_APPEND / pause)
@@ -45,7 +45,7 @@ class Worker:
         self.time += LOOK_SECONDS
         self.cpu += LOOK_SECONDS * min(1.0, self.demand)
         del self.chats[:ended]
-        lag = max(0.0, self.demand - 1) * pause  # what is left of a round of appends when the next one is due
+        lag = max(0.0, self.demand - 1) * pause  # the unfinished part of a round of appends when the next round is due
         self.gate.look(self.time, self.cpu, self.count, lag, 0.001)
         self.claimed = min(waiting, self.gate.room(self.count)) if self.gate.takes_new(self.count) else 0
         self.chats += [self.time + self.begin_seconds] * self.claimed

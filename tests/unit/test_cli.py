@@ -1,4 +1,4 @@
-"""The command line: its words, its exit codes, and a conversation by pipe and by terminal."""
+"""The command line: its output, its exit codes, and a conversation by pipe and by terminal."""
 
 import os
 import pty
@@ -25,7 +25,7 @@ from threadcast_protocol.wire.principal import Principal
 
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 30.0
-"""Maximum seconds for a process to start, on a machine that is busy with other tests."""
+"""Maximum seconds for the start of a process on a machine that is busy with other tests."""
 
 
 @pytest.fixture(autouse=True)
@@ -262,7 +262,7 @@ class Terminal:
             assert select.select([self._master], [], [], max(0.0, give_up_at - time.monotonic()))[0], self._unread
             try:
                 self._unread += os.read(self._master, 65_536).decode()
-            except OSError:  # Linux says EIO when the other end is closed
+            except OSError:  # Linux reports EIO when the other end is closed
                 raise AssertionError(f"ended before {text!r}: {self._unread!r}") from None
         before, _, self._unread = self._unread.partition(text)
         return before

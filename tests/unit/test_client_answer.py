@@ -1,4 +1,4 @@
-"""The answer to one message: its text is the server's, and its pieces report when text was taken back."""
+"""The answer to one message: its text equals the server's text, and its pieces report removed text."""
 
 import pytest
 
@@ -32,8 +32,8 @@ def done(seq: int, text: str, message_id: str = "a1", outcome: str = "complete")
 
 
 async def asked(*streams: bytes, then: bytes | None = None) -> tuple[list[str], Answer]:
-    """Return the pieces of the answer to message `r1`, from a stream of these blocks, and from a second one after
-    it."""
+    """Return the pieces of the answer to message `r1`, read from a stream of these blocks and from a second stream
+    after it."""
     server = Server(stream(snapshot(), *streams, *([] if then else ["hold"])), on_post=lambda body: accepted())
     if then:
         server._streams.append(stream(then, "hold"))

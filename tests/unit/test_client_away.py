@@ -1,4 +1,4 @@
-"""The Python client when the server is silent, does not know the caller, or may have stored a cancelled command."""
+"""The Python client when the server is silent, refuses the caller's token, or may have stored a cancelled command."""
 
 import anyio
 import httpx2
@@ -64,7 +64,7 @@ async def test_an_answer_to_a_command_shows_that_the_silent_connection_is_dead()
     assert server.asked_from == [None, "5-10-10"]
 
 
-# A caller that the server does not know.
+# A caller whose token the server refuses.
 
 
 async def test_a_refused_token_is_waited_out_and_what_is_sent_goes_out_after_the_sign_in() -> None:
@@ -135,7 +135,7 @@ async def test_the_list_waits_for_a_sign_in_too() -> None:
         await feed.aclose()
 
 
-# Commands that are taken back.
+# Commands that the caller cancels.
 
 
 async def test_a_command_that_was_never_posted_is_gone_at_once() -> None:

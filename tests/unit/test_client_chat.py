@@ -1,5 +1,5 @@
-"""A live chat of the Python client, over a scripted transport: a sent command is held until it is seen, and no
-longer."""
+"""A live chat of the Python client, over a scripted transport: a sent command is held only until the stream shows
+it."""
 
 import anyio
 import httpx2
@@ -76,7 +76,7 @@ async def test_a_command_is_posted_again_after_every_reconnect_until_its_ack_is_
 
 
 class _LateAnswers(Server):
-    """The answer to a post comes when `may_answer` is set; the stream may be faster."""
+    """A post is answered when `may_answer` is set; the stream may show the command earlier."""
 
     def __init__(self, *streams: Answer) -> None:
         super().__init__(*streams)

@@ -1,7 +1,7 @@
-"""The client's law: the state that it folds ends equal to the server's, after any sequence of connection failures.
+"""The client's law: after any sequence of connection failures, the client's folded state equals the server's state.
 
-A scripted server plays the log of a real chat (`pure_chat.py`) and misbehaves as drawn: it cuts bytes anywhere, breaks
-off, loses or repeats events, sends snapshots instead of events, and loses the end of its log.
+A scripted server plays the log of a real chat (`pure_chat.py`) with random faults: it cuts bytes anywhere, breaks off,
+loses or repeats events, sends snapshots instead of events, and loses the end of its log.
 """
 
 from collections.abc import AsyncIterator
@@ -31,8 +31,8 @@ FAULTS = ("break", "lose", "repeat", "resync", "rollback", "rubbish", "goodbye")
 
 
 class PlayingServer(httpx2.AsyncBaseTransport):
-    """Plays the log of `chat`, with one drawn fault on each connection until they are used up, then to the end. An
-    epoch identifies each history, as in the real server."""
+    """Plays the log of `chat`, with one random fault on each connection until the faults are used up, and then to its
+    end. An epoch identifies each history, as in the real server."""
 
     def __init__(self, chat: PureChat, faults: list[tuple[str, int, int]]) -> None:
         self._chat = chat

@@ -1,5 +1,5 @@
-"""The outbox's law: a command is in it from `add` to `remove`, once, in order; in a file, it also survives the
-process."""
+"""The outbox's law: it holds each command once, in order, from `add` to `remove`; in a file, a command also survives
+the process."""
 
 import errno
 import os

@@ -1,5 +1,4 @@
-"""The sender of the Python client, on a clock that advances with each reading: no command is forgotten during a
-pause."""
+"""The Python client's sender, on a clock that advances with each reading: it forgets no command during a pause."""
 
 import asyncio
 from collections import Counter
@@ -65,7 +64,7 @@ async def _post_from_all_chats() -> None:
         refused_count[body["client_request_id"]] += 1
         return accepted() if refused_count[body["client_request_id"]] > 3 else refused(503)
 
-    # Pauses of up to four steps end before, between and after any two readings of the sender.
+    # Pauses of up to four steps of the clock end before, between and after any two readings by the sender.
     pause_seconds = 4 * STEP_SECONDS
     retry_policy = RetryPolicy(pause_first_seconds=pause_seconds, pause_max_seconds=pause_seconds, answer_seconds=60)
     sender_of: dict[str, OutboxSender] = {}

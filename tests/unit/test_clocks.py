@@ -1,5 +1,5 @@
-"""Monotonic clocks start near zero: no code uses a constant as a moment of one, and everything works just after a
-boot."""
+"""Monotonic clocks start near zero, so no code uses a constant as a moment of such a clock, and everything works just
+after a boot."""
 
 import os
 import re
@@ -27,13 +27,14 @@ ON_A_YOUNG_CLOCK = [
     "tests/unit/test_append_group.py",
     "tests/integration/test_first_path.py",
 ]
-"""The file whose test once hung on machines that had just booted, its neighbour, and whole processes on uvloop."""
+"""Tests that run on a young clock: the file whose test once hung on machines that had just booted, a similar file, and
+whole processes on uvloop."""
 
 YOUNG_SECONDS = 300
-"""About 5 on a quiet machine."""
+"""Maximum seconds; these tests take about 5 s on a quiet machine."""
 
 NOW = re.compile(r"\bnow\(\)\s*[-<>]=?\s*(?:this\.)?(\w+)|(?:this\.)?(\w+) = [^=;]*\bnow\(\)")
-"""Matches the values that TypeScript compares with a clock, subtracts from one, or sets to its value."""
+"""Matches the names that TypeScript compares with a clock, subtracts from a clock, or sets to its value."""
 
 
 @pytest.mark.parametrize("room", PYTHON_ROOMS)

@@ -1,5 +1,5 @@
-"""The codec reads its own output back as the same state, or raises an error with a sentence; it never returns a state
-that breaks later."""
+"""The codec reads its own output back as the same state. For other input it raises an error with a sentence, and never
+returns a state that fails later."""
 
 import msgspec
 import pytest

@@ -1,4 +1,5 @@
-"""Commands from bytes: every type reads back, everything else is refused by our error, and equal bodies are equal."""
+"""Commands from bytes: every type can be decoded, other bodies are refused with Threadcast's error, and equal bodies
+decode equally."""
 
 import copy
 from collections.abc import Iterator

@@ -197,7 +197,7 @@ async def test_a_refusal_is_answered_also_while_the_store_is_away(harness: Harne
     assert (answer.status_code, answer.json()["path"]) == (400, "/patch/temperature")
 
 
-# a delete that is interrupted
+# interrupted deletes
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def gated() -> GatedTool:
 
 @asynccontextmanager
 async def family(gated: GatedTool) -> AsyncIterator[tuple[Harness, str]]:
-    """Yield a chat whose tool waits for a child chat, whose tool waits too, and the child's id."""
+    """Yield a chat whose tool waits for a child chat, and the child's id; the child's tool waits too."""
     harness = Harness(gated, *DELEGATING, model="demo/tools?rate=0")
     await harness.post(say(f"call delegate {json.dumps({'prompts': ['call gated {}']})}", "ask"))
     async with harness.hosting("w1"):
@@ -237,7 +237,7 @@ async def test_a_delete_that_broke_off_is_finished_by_the_next(gated: GatedTool)
         assert (await client.get(f"/v1/chats/{child}")).status_code == 404
 
 
-# bodies that do not arrive
+# bodies that never arrive
 
 
 async def test_a_body_that_does_not_come_is_given_up_and_its_connection_closed(harness: Harness) -> None:

@@ -1,4 +1,4 @@
-"""The compacted log of a chat at rest: every position that its history holds is shown as it was, and no other."""
+"""The compacted log of a chat at rest: exactly the positions that its history holds can be shown, each unchanged."""
 
 from collections.abc import Sequence
 
@@ -61,7 +61,7 @@ class Played(MemoryStore):
             self.kept.log = []
 
     def checkpoint_and_trim(self) -> None:
-        """Do what an append does when much was written without a rest."""
+        """Compact the history as an append does after many entries without a rest."""
         self.kept.snap = (self.state.head, 1, encode_state(self.state))
         self.kept.log = self.kept.log[-1:]
         self.policy.move_checkpoint(Head.parse(self.kept.head).entry_id, 1, None)
@@ -70,8 +70,8 @@ class Played(MemoryStore):
         return encode(snapshot_of(await state_at(self, CHAT, position)))
 
     async def held(self) -> list[int]:
-        """Return the positions that can be shown; each must be shown as it was, and an error must name the next
-        available one."""
+        """Return the positions that can be shown. Each must be shown unchanged, and an error must name the next
+        available position."""
         found: list[int] = []
         missing: list[tuple[int, int]] = []
         for position in range(self.state.position + 1):

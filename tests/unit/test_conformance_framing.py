@@ -1,4 +1,5 @@
-"""The kit's own reader of event streams: it must refuse what browsers would accept and other clients would not."""
+"""The conformance kit's reader of event streams: it must refuse streams that browsers accept and other clients do
+not."""
 
 import pytest
 

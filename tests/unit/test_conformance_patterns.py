@@ -1,4 +1,4 @@
-"""Patterns of the transcripts, and the transcripts as files: a check that checks nothing must be noticed."""
+"""Patterns of the transcripts, and the transcripts' files: the tests must notice a check that checks nothing."""
 
 import json
 import re

@@ -11,7 +11,8 @@ TOO_FAST = {"Retry-After": "0"}
 
 
 def answering(*answers: httpx2.Response) -> tuple[Target, list[httpx2.Request]]:
-    """Return a client whose requests get these answers, the last one for ever, and the list of its requests."""
+    """Return a client and the list of its requests; the requests get these answers, and then the last answer for
+    ever."""
     asked: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:

@@ -1,5 +1,5 @@
-"""The content that a message may have, row by row of the contract's table; any other content is refused, always with
-one of our errors."""
+"""The content that a message may have, row by row of the contract's table; other content is always refused with one of
+Threadcast's errors."""
 
 import base64
 
@@ -273,7 +273,7 @@ def test_too_many_too_long_or_textless_context_files_are_refused(files: list[Jso
     assert refused.value.path == path
 
 
-# --- what a queue shows
+# --- the items of a queue
 
 
 def test_preview_is_the_beginning_of_the_text_or_says_that_it_is_an_attachment() -> None:

@@ -1,4 +1,4 @@
-"""Text that a continued answer repeats is removed, and text that only looks like a repetition stays (PROTOCOL §6)."""
+"""Text that a continued answer repeats is removed; text that only looks like a repetition is kept (PROTOCOL §6)."""
 
 from itertools import pairwise
 
@@ -18,7 +18,7 @@ from threadcast.providers.base import Delta, Finished, ReasoningDelta, TextDelta
 SHOWN = "The harbour wakes early. Boats leave at dawn, and the town counts them."
 
 LETTERS = st.text(alphabet="ab\n", max_size=60)
-"""Texts of few letters, so that they repeat each other and themselves in many ways."""
+"""Texts of few letters, which repeat each other and themselves in many ways."""
 
 
 def cut(text: str, at: list[int]) -> list[str]:
@@ -32,7 +32,7 @@ def said(texts: Repeats | WhiteSpace, pieces: list[str]) -> str:
 
 
 def by_definition(shown: str, text: str) -> str:
-    """Apply the rule in one line: `text` without the longest end of `shown` with which it begins."""
+    """Apply the rule in one line: remove from the beginning of `text` the longest end of `shown`."""
     for count in range(min(len(shown), len(text)), LEAST_REPEAT_CHARACTERS - 1, -1):
         if text.startswith(shown[len(shown) - count :]):
             return text[count:]

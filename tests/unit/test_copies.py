@@ -1,4 +1,4 @@
-"""Chats that begin with a copy of another chat's messages: forks, and restored messages (CMD-12)."""
+"""Chats that begin with copied messages: forks of other chats, and restored messages (CMD-12)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A deadline that checks for data before it expires, on both loops: over real sockets, with a blocked loop."""
+"""A deadline that checks for data before it expires; on both event loops, over real sockets, with a blocked loop."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 
 
 def stand_still(far: socket.socket, seconds: float) -> None:
-    """Block like a stopped process, while an answer arrives."""
+    """Block the event loop, as in a stopped process, while an answer arrives."""
     threading.Thread(target=far.sendall, args=(b"here",)).start()
     time.sleep(seconds)
 

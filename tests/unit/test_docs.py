@@ -56,7 +56,7 @@ def test_every_test_that_a_page_names_exists() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names that `#…` can refer to in a page: its headings, in the spelling of code forges."""
+    """Return the names to which `#…` can refer in a page: its headings, in the spelling of code forges."""
     headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -1,4 +1,4 @@
-"""`threadcast doctor`: its findings on a fresh machine, beside a running server, and where something is wrong."""
+"""`threadcast doctor`: its findings on a fresh machine, beside a running server, and on a machine with a fault."""
 
 import socket
 from contextlib import closing

@@ -1,4 +1,5 @@
-"""Edits of messages and of waiting commands follow one rule: an absent field stays, and [] removes it (PROTOCOL §2)."""
+"""Edits of messages and of waiting commands follow one rule: an absent field is kept, and [] clears the field (PROTOCOL
+§2)."""
 
 from typing import Any
 
@@ -17,7 +18,7 @@ def image(digit: int) -> JsonObject:
 
 
 def shown(content: Any) -> list[str]:  # Any: raw or read
-    """Return text parts as they are, and images by their digit."""
+    """Return the text of text parts, and the digit of images."""
     if isinstance(content, str):
         return [content]
     return [part.text if hasattr(part, "text") else f"image {part.image_url.url[-1]}" for part in content]

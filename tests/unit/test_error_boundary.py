@@ -1,4 +1,5 @@
-"""The error boundary: an exception before the first byte becomes an answer, and after it no second answer is sent."""
+"""The error boundary: an exception before the first byte becomes an answer; after the first byte no second answer is
+sent."""
 
 import asyncio
 import json

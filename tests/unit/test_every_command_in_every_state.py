@@ -1,7 +1,7 @@
 """The outcome of every command of PROTOCOL §2 in every state of a chat: sent once, sent twice, and with unknown ids.
 
-The table gives the outcome of a command in a state: `acts` at once, `waits` in the queue, or a code of refusal. After
-that the chat is brought to rest; every command has its final ack, and the law holds for every reader.
+The table gives the outcome of a command in a state: `acts` (takes effect at once), `waits` (in the queue), or a code of
+refusal. The test then brings the chat to rest: every command has its final ack, and every reader folds the same state.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A failure stays with the message that it failed for: on the broken answer, else on the question or the result.
+"""A failure is recorded at its message: at the broken answer, or else at the question or the result.
 
 A provider's error message is untrusted text: it is cleaned, cut, and freed of secrets and of the system prompt.
 """

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Moody:
-    """A provider that fails as a test configures, after this many words. It counts its calls."""
+    """A provider that fails in the way that a test sets, after this many words. It counts its calls."""
 
     def __init__(self, name: str, fails: Cause | None = None, *, words: int = 0, named: str = "") -> None:
         self.name = name

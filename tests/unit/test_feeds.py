@@ -1,4 +1,4 @@
-"""A feed in process: coalescing, messages that may have been missed, slow readers, an unreachable store."""
+"""A feed in one process: coalescing, possibly missed messages, slow readers, an unreachable store."""
 
 import json
 from collections import Counter
@@ -188,7 +188,7 @@ async def test_beyond_its_size_a_feed_drops_the_oldest_and_still_tells_of_them(
         assert (len(screen.titles), screen.frames[0]["has_more"]) == (2, True)
         (oldest,) = {"c1", "c2", "c3"} - set(screen.titles)
         shown = dict(screen.titles)
-        await anyio.sleep(0.005)  # the list is in the order of milliseconds
+        await anyio.sleep(0.005)  # the list is ordered by milliseconds
         await store.change(oldest, "again")
         await screen.shows({**shown, oldest: "again"})
         async with watching(feeds) as late:

@@ -1,4 +1,4 @@
-"""A new owner whose former owner may still live: it does not say how work ended that may not run twice."""
+"""A new owner whose former owner may still live does not report the end of work that may not run twice."""
 
 import anyio
 import anyio.lowlevel

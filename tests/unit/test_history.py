@@ -1,5 +1,5 @@
-"""The history that the model sees: it is shortened on request, never between a call and its result, and the shortening
-is announced (HIST-1..7)."""
+"""The history that the model receives: it is shortened on request, never between a call and its result, and the model
+is told (HIST-1..7)."""
 
 import pytest
 from hypothesis import given, settings

@@ -161,7 +161,7 @@ async def test_a_worker_whose_lease_went_to_another_lets_go_and_the_other_goes_o
         await writing(harness, watcher)
         harness.store.away.update({"beat", "claim"})
         claimed: list[Claimed] = []
-        while not claimed:  # a beat that was on its way may come first, once
+        while not claimed:  # one beat that was on its way may come first
             harness.store.clock.now_ms += FAST.lease_ms
             claimed = await MemoryStore.claim(harness.store, harness.store.bucket_of(CHAT), "w2", 20, FAST.lease_ms)
         assert [each.previous for each in claimed] == ["w1"]
@@ -181,7 +181,7 @@ async def test_a_command_that_crashes_its_actor_three_times_is_given_up_like_one
         nonlocal messages
         messages += prefix == "msg"
         if prefix == "msg" and messages % 2 == 0:
-            # in the plan's announcement of the answer, which is outside the guarded part of a command
+            # raised while the plan announces the answer, outside the guarded part of a command
             raise ZeroDivisionError
         return harness.new_id(prefix)
 

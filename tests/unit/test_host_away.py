@@ -123,7 +123,7 @@ async def test_a_beat_that_says_lost_of_an_actor_that_has_ended_is_not_held_agai
 
 
 async def test_a_bucket_whose_beats_hang_takes_none_of_the_others_with_it() -> None:
-    """In a Cluster one node may be unreachable: its chats are fenced, and those of other nodes keep their leases."""
+    """In a Cluster one node may be unreachable: its chats are fenced, and chats of other nodes keep their leases."""
     tool = GatedTool(retry="once")
     harness = Harness(tool)
     timings = LeaseTimings(lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02)
@@ -213,7 +213,7 @@ async def test_only_the_newest_crashes_and_unreadable_logs_are_remembered(
     assert list(host._unfoldable) == ["chat-3", "chat-4", "chat-5"]
 
 
-# the content of the log
+# faults in the content of the log
 
 
 async def test_every_line_from_inside_an_actor_says_its_own_chat(harness: Harness) -> None:
@@ -244,7 +244,7 @@ async def test_an_answer_that_nobody_has_listed_ends_no_worker(harness: Harness,
         harness.store.fail(call, "broken reply")
         for runs, text in enumerate(
             ("second", "third"), 2
-        ):  # the call meets the third owner if the first one was still active
+        ):  # if the first owner were still active, the call would meet the third owner
             await harness.post(say(text))
             with anyio.fail_after(DEADLINE_SECONDS):
                 while watcher.runs_ended < runs or not watcher.state or not watcher.state.is_at_rest:

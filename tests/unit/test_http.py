@@ -1,4 +1,4 @@
-"""The socket, the process's bounds, and how long an idle connection is kept."""
+"""The listening socket, the process's limits, and the time for which an idle connection is kept."""
 
 import asyncio
 import resource
@@ -74,7 +74,7 @@ async def test_a_connection_at_rest_is_closed_by_clients_and_proxies_before_the_
 
 @pytest.mark.anyio
 async def test_a_request_that_arrives_just_after_its_process_began_to_close_is_answered() -> None:
-    """The connection was accepted before; closing it would fail a client that another process could have served."""
+    """The connection was accepted earlier; closing it would fail a client that another process could have served."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         where = listener.getsockname()
         async with http.serving(listener, Starlette(), Connections(Limits(), 10, Metrics())) as server:
@@ -85,6 +85,6 @@ async def test_a_request_that_arrives_just_after_its_process_began_to_close_is_a
                     server.close_soon()
                     while server.servers[0].is_serving():
                         await anyio.sleep(0.01)
-                    await anyio.sleep(0.05)  # longer than a process takes that does not wait
+                    await anyio.sleep(0.05)  # longer than the exit of a process that does not wait
                     await client.send(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
                     assert (await client.receive()).startswith(b"HTTP/1.1 404")

@@ -1,4 +1,4 @@
-"""Ids and positions: which are accepted, and that each kind of position is read back as it was written."""
+"""Ids and positions: the accepted forms, and that each kind of position is read back as it was written."""
 
 import pytest
 from hypothesis import example, given

@@ -1,4 +1,4 @@
-"""The check of large blobs: it accepts and refuses the same as decoding them as a whole."""
+"""The check of large blobs accepts and refuses the same blobs as decoding a whole blob."""
 
 import base64
 import hashlib

@@ -86,7 +86,7 @@ def test_reading_ends_before_the_next_piece_once_the_caller_has_left(monkeypatch
 
 
 class Caller:
-    """A client that sent a body and waits for the answer until `leaves` is set."""
+    """A client that has sent a body, and waits for the answer until `leaves` is set."""
 
     def __init__(self) -> None:
         self.leaves = anyio.Event()
@@ -136,7 +136,7 @@ async def test_two_threads_read_imports_and_end_when_their_callers_leave(monkeyp
             callers[0].leaves.set()
             while not callers[0].outcome:
                 await anyio.lowlevel.checkpoint()
-            tasks.cancel_scope.cancel()  # as at the end of the process: the second body's thread must end, too
+            tasks.cancel_scope.cancel()  # as at the end of the process: the thread of the second body must also end
     assert [caller.outcome for caller in callers] == ["left", "", "left"]
     assert not begun.acquire(blocking=False), "the third never had a thread"
     assert transfer._threads.statistics().borrowed_tokens == 0

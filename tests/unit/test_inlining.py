@@ -17,7 +17,7 @@ BLOCK = b'data: {"chat_id":"c1","seq":"1","type":"x","url":"%b"}\nid: 1-1-1\n\n'
 
 
 class Out:
-    """The messages that the application gave the server to send."""
+    """The ASGI messages that the application sent."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []

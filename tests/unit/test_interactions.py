@@ -30,8 +30,8 @@ TOOLS = {
 
 
 def accepted_while_an_agent_works() -> tuple[PureChat, str]:
-    """Return a chat in its run's last round: a background agent that will wake it runs, and an accepted preview waits
-    in the queue."""
+    """Return a chat in its run's last round, with a running background agent that will wake the chat, and an accepted
+    preview in the queue."""
     chat = PureChat(table(TOOLS), say("q"))
     chat.asks(call("c0", "propose"), call("c1", "delegate"))
     events = chat.tool_answers(preview=Preview("New", {"title": "Tides"}))

@@ -28,7 +28,7 @@ def send_now(target: str, request_id: str = "e", **more: object) -> EditQueued:
 
 
 def busy(*waiting: str, first: str = "") -> PureChat:
-    """Return a chat in the middle of an answer, with these messages behind it; `first` has priority."""
+    """Return a chat in the middle of an answer, with these messages in its queue; `first` has priority."""
     chat = PureChat(table(TOOLS), say("a", "a"))
     chat.stream(AppendContent("half an answer"))
     for name in waiting:
@@ -258,8 +258,8 @@ STEPS = ["say", "first", "now", "now", "send", "words", "calls", "finish", "tool
 
 @st.composite
 def schedules(draw: st.DrawFn) -> tuple[PureChat, list[str]]:
-    """Return messages of all kinds in any order while answers grow, tools run and questions wait, and which of them
-    interrupted."""
+    """Post messages of all kinds in any order while answers grow, tools run and questions wait; return the chat, and
+    the names of messages that interrupted."""
     chat, urgent = PureChat(table(TOOLS)), list[str]()
     chat.command(SetParams(client_request_id="p", patch={"merge_queued": draw(st.booleans())}))
     for number in range(draw(st.integers(1, 14))):

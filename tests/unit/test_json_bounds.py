@@ -1,4 +1,4 @@
-"""The values of a JSON body are counted while it arrives, however it is cut."""
+"""The values of a JSON body are counted while the body arrives, wherever it is cut."""
 
 import json
 from contextlib import suppress

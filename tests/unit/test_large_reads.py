@@ -1,4 +1,4 @@
-"""Large reads: one at a time, with pauses in proportion to their CPU time."""
+"""Large reads run one at a time, with pauses in proportion to their CPU time."""
 
 import threading
 import time

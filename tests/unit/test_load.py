@@ -1,5 +1,5 @@
-"""A log that is longer than a page is read to its end, and read again from the start if it is trimmed meanwhile; it is
-never folded partially."""
+"""A log that is longer than a page is read to its end, and again from the start if it is trimmed meanwhile; it is never
+folded in part."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ def weight(size_bytes: int) -> Callable[[EntryBuilder], None]:
 
 
 async def lengthen(writer: Writer, entries: int = 9) -> None:
-    """Add entries of 5 kB; after all of them no checkpoint is due yet."""
+    """Add entries of 5 kB, too few for a checkpoint to be due."""
     for number in range(entries):
         await writer.commit(weight(4_900 + number))
 

@@ -1,4 +1,5 @@
-"""The locks are current: they pin each dependency of the manifests within its range, with hashes, and name no index.
+"""The lock files are current: they pin each dependency of the manifests within its range, with hashes, and name no
+index.
 
 `scripts/lock` renews them. These tests read files alone, so they need no network.
 """

@@ -1,5 +1,5 @@
-"""A log message either continues the log, is known already, or shows that entries were missed; the log provides
-these."""
+"""A log message continues the log, is known already, or shows that entries were missed, which are then read from the
+log."""
 
 from collections.abc import Callable
 

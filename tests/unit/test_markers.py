@@ -77,7 +77,7 @@ ONE = '{"a": 1}'
         (f"===\n    CHART: {ONE}", "==="),
         (f"a\n    # b\n    CHART: {ONE}", "a\n    # b"),
         (f"Look.\n# CHART: {ONE}\n    NOTE: {ONE}\nThere.", "Look.\nThere."),
-        # A fence around the JSON that a longer one closes, or that ends with the text.
+        # A fence around the JSON that a longer fence closes, or that is open at the end of the text.
         (f"Look.\nCHART:\n```\n{ONE}\n````\nThere.", "Look.\nThere."),
         (f"Look.\nCHART:\n```\n{ONE}\n", "Look."),
         # The remaining lines keep their indent.
@@ -118,7 +118,7 @@ def test_a_marker_is_found_and_goes_with_what_belongs_to_it(text: str, left: str
         f"> ```\n> > ```\n> CHART: {ONE}\n> ```\nrest",
         f"- a\n  ```\n      ```\n  CHART: {ONE}\n  ```",
         f"```\n``` x\nCHART: {ONE}\n```\nrest",
-        # Indented code where no paragraph is open.
+        # Indented code outside of a paragraph.
         f"- a\n\n          CHART: {ONE}",
         f"- a\n\n      CHART: {ONE}",
         f"-     CHART: {ONE}",
@@ -226,7 +226,7 @@ def test_of_any_text_what_is_left_is_the_text_without_what_was_found(pieces: lis
         assert cleaned == text
         return
     assert all(each.marker in ANY for each in found)
-    # Every remaining word was in the text, in the same order; nothing is added.
+    # Every remaining word was in the text in the same order; no word is added.
     rest = iter(text)
     assert all(letter in rest for letter in cleaned if not letter.isspace())
 

@@ -1,4 +1,4 @@
-"""The memory of tools in a chat is private and bounded, expires by the log's clock, and is the same after a crash."""
+"""The memory of tools in a chat is private and limited, expires by the log's clock, and survives a crash unchanged."""
 
 import pytest
 

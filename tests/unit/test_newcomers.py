@@ -1,4 +1,4 @@
-"""New connections: their first requests begin one in each turn of the event loop, in order."""
+"""New connections: in each turn of the event loop, the first request of one connection begins, in order."""
 
 import asyncio
 

@@ -1,5 +1,5 @@
-"""Deleting a chat also deletes the sub-chats that its tools began (PROTOCOL §1), with real actors. This includes a
-sub-chat whose first command was still under way, even if the deleted chat was created again under its old id before
+"""Deleting a chat also deletes the sub-chats that its tools began (PROTOCOL §1), with real actors. The delete includes
+a sub-chat whose first command was still under way, even if the deleted chat was created again under its old id before
 that command arrived."""
 
 import json

@@ -1,4 +1,5 @@
-"""Packed texts: what comes out went in, in any number of pieces; damage is an error; ids and counts cost little."""
+"""Packed texts: unpacking returns the same text in any number of pieces, damage is an error, and ids and counts need
+few bytes."""
 
 import secrets
 import uuid

@@ -16,7 +16,8 @@ OPENAPI = ROOT / "protocol/schema/openapi.json"
 
 ASKS = re.compile(r"\bfetch\s*\(|\bXMLHttpRequest\b|\bEventSource\b|\bWebSocket\b|\bsendBeacon\b")
 UPLOADER = "composer/uploading.ts"
-"""The only file besides the client's that makes requests: only XMLHttpRequest reports the progress of an upload."""
+"""The only file outside the client that makes requests, because only XMLHttpRequest reports the progress of an
+upload."""
 
 WRITES_HTML = re.compile(r"innerHTML|dangerouslySetInnerHTML|outerHTML|insertAdjacentHTML|document\.write|srcdoc")
 HTML_WRITERS = {
@@ -34,7 +35,7 @@ such as on a phone in the same network."""
 
 KEEPS = re.compile(r"\b(?:localStorage|sessionStorage|indexedDB)\b|document\.cookie")
 KEEPER = "state/storage.ts"
-"""The getters of these throw if a browser blocks them, and the stored data belongs to a person."""
+"""Browser storage, whose getters throw if the browser blocks it; its data belongs to a person."""
 
 LINKS = ("/", "/c/{}", "/favicon.svg", "/diagram")
 
@@ -52,7 +53,7 @@ A_PATH = re.compile(r"/[\w./{}%-]*")
 
 
 class Named(NamedTuple):
-    """A path in a source, with `{}` for its placeholders; `method` if it precedes the path."""
+    """A path in a source, with `{}` for each placeholder, and the `method` that precedes the path, if any."""
 
     path: str
     method: str | None

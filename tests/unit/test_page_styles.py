@@ -29,7 +29,7 @@ COMPARISON = re.compile(r'[=!]== "[^"]*"')
 
 
 def split_at_commas(selectors: str) -> Iterator[str]:
-    """The selectors of a list; commas inside parentheses belong to one selector."""
+    """Return the selectors of a list; a comma inside parentheses does not separate selectors."""
     depth, start = 0, 0
     for at, sign in enumerate(selectors):
         depth += (sign == "(") - (sign == ")")
@@ -40,7 +40,7 @@ def split_at_commas(selectors: str) -> Iterator[str]:
 
 
 def selectors_in(sheet: str) -> Iterator[str]:
-    """Every selector of a sheet, also those inside `@media`; the steps of `@keyframes` are no selectors."""
+    """Return every selector of a sheet, also selectors inside `@media`, but not the steps of `@keyframes`."""
     open_heads: list[str] = []
     for found in BLOCK.finditer(COMMENT.sub("", sheet)):
         if found["head"] is None:

@@ -1,4 +1,4 @@
-"""The protocol's table of parameters that no code reads yet is complete and has no other parameters."""
+"""The protocol's table of parameters that no code reads yet is complete and lists no other parameters."""
 
 import re
 from pathlib import Path
@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def is_read(key: str, code: str) -> bool:
-    """Return whether code reads a parameter: by its name in the layers that hold for a run, or as a field of thread or
-    model call."""
+    """Return whether code reads a parameter: by name from a run's layers of parameters, or as a field of the thread or
+    of a model call."""
     by_name = rf'\b(?<!query_params\.)(?:param|get|pop)\("{key}"|\beffective\(\w+, "{key}"'
     return re.search(rf"\b(?:thread|params)\.{key}\b|{by_name}", code) is not None
 

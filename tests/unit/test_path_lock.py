@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-2")]
 
 
 class Order:
-    """Runs operations beside each other; `order` records which have begun and ended."""
+    """Runs operations at the same time; `order` records their beginnings and ends."""
 
     def __init__(self, lock: PathLock) -> None:
         self.lock = lock

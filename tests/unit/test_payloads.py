@@ -38,7 +38,7 @@ NOTE = PayloadType(name="note", marker="NOTE")
 
 
 def chat_with(*texts: str, actions: dict[str, Action] | None = None) -> PureChat:
-    """Return answers in turn, each but the last calling a tool."""
+    """Return answers in turn; each answer except the last calls a tool."""
     chat = PureChat(table({"draw": FakeTool(name="draw")}, payload_types=[CHART, NOTE], actions=actions), say("q"))
     for at, text in enumerate(texts):
         chat.stream(AppendContent(text))

@@ -1,4 +1,4 @@
-"""A permission covers the tools that a person saw: a changed tool and a later tool ask again, with the difference."""
+"""A permission covers the tools that a person saw: changed tools and later tools ask again, and show the difference."""
 
 import msgspec
 import pytest

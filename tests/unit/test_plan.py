@@ -1,4 +1,5 @@
-"""The agent's next step as a function of the log: rounds, limits, gates, and the work of a successor after a crash."""
+"""The agent's next step as a function of the log: rounds, limits, gates, and the work of the next owner after a
+crash."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Real processes: their output, their ends, and that nothing of them is left running."""
+"""Real processes: their output, their ends, and that no process is left running."""
 
 import os
 import signal
@@ -58,7 +58,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 def lives(pid: int) -> bool:
-    """A zombie does not count as running, because our processes do not reap the children of a killed guard."""
+    """A zombie does not count as running, because the tests do not reap the children of a killed guard."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""The projections over recorded runs: they show the whole text, exactly one last frame, and no other run."""
+"""The projections over recorded runs show the whole text, exactly one last frame, and no other run."""
 
 import json
 from collections.abc import Callable

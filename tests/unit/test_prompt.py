@@ -1,4 +1,4 @@
-"""Prompts: sections in order, each optional, written from exactly what the request has."""
+"""Prompts: ordered, optional sections, written from the fields of the request alone."""
 
 import re
 

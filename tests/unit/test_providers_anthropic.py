@@ -1,4 +1,4 @@
-"""The requests of Anthropic's Messages API: how a chat is translated into one. No socket."""
+"""The requests of Anthropic's Messages API, into which a chat is translated. No socket."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 """The translation of the Gemini API: requests out, chunks in. No socket is used; the SDK only checks whether it accepts
-our requests."""
+the adapter's requests."""
 
 from base64 import b64encode
 

@@ -1,4 +1,4 @@
-"""The queue: what waits, in which order, and how it is changed (PROTOCOL §9)."""
+"""The queue: which commands wait, their order, and how clients change them (PROTOCOL §9)."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from threadcast_protocol.wire.messages import TextPart
 
 
 def busy(*waiting: str) -> PureChat:
-    """Return a chat that answers `first`, with these messages behind it."""
+    """Return a chat that answers `first`, with these messages in its queue."""
     chat = PureChat(table(), SetParams(client_request_id="p", patch={"merge_queued": False}), say("first"))
     for name in waiting:
         chat.command(say(name, name))

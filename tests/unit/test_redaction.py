@@ -1,4 +1,4 @@
-"""Known secrets are masked anywhere in a text; traces are cut to size after that."""
+"""Known secrets are masked anywhere in a text, before traces are cut to size."""
 
 import io
 import json

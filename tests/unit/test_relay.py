@@ -273,7 +273,7 @@ async def test_who_watched_an_id_before_it_was_a_chat_does_not_see_what_another_
         await writer.commit(title("secret"))
         await is_right(harness, owner, writer)
         assert list(eve.relay.hidden)
-        # Later snapshots, such as after a full queue, do not show the chat either.
+        # Later snapshots, such as after an overflow of the reader's queue, do not show the chat either.
         (hidden,) = eve.relay.hidden
         hidden.resync("slow")
         await eve.watcher.until(lambda w: w.snapshots == 2, DEADLINE_SECONDS)
@@ -294,7 +294,7 @@ async def test_who_comes_in_just_when_an_id_becomes_another_s_chat_does_not_see_
         writer = await harness.writer()
         await writer.commit(title("secret"))
         await is_right(harness, owner, writer)
-        # The edge found no chat when it looked, a moment ago.
+        # The edge found no chat a moment ago.
         async with reading(hub, principal_id="eve") as eve:
             await eve.watcher.until(lambda w: w.snapshots == 1, DEADLINE_SECONDS)
             await writer.commit(title("secret again"))

@@ -1,5 +1,5 @@
-"""Everything at once, in random order: appends, lost publishes, slow readers, joins, returns. All readers end at the
-state of the log."""
+"""Appends, lost publishes, slow readers, joins and reconnects at the same time and in random order. All readers end at
+the state of the log."""
 
 import asyncio
 

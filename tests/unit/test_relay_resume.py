@@ -1,4 +1,4 @@
-"""Readers that reconnect: at every position of this history they resume, at any other they begin anew."""
+"""Readers that reconnect resume at every position of this history, and begin anew at any other position."""
 
 from contextlib import AsyncExitStack
 

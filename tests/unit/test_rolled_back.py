@@ -1,5 +1,5 @@
-"""After a lossy failover to a server whose clock is behind: no id of a lost entry is mistaken for one of the surviving
-history, and what waits for a time of the clock waits longer, but is not lost."""
+"""After a failover that loses entries, to a server whose clock is behind: no id of a lost entry is mistaken for an id
+of the surviving history, and scheduled work waits longer, but is not lost."""
 
 import pytest
 

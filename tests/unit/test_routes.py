@@ -10,7 +10,7 @@ PATHS = openapi_document()["paths"]
 
 def test_every_route_is_in_the_document_and_nothing_else() -> None:
     documented = {(path, method.upper()) for path, item in PATHS.items() for method in item}
-    # Starlette takes HEAD wherever it takes GET.
+    # Starlette accepts HEAD wherever it accepts GET.
     assert {
         (route.path_format, method) for route in all_endpoints() for method in (route.methods or set()) - {"HEAD"}
     } == documented

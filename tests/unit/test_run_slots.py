@@ -1,4 +1,4 @@
-"""The slots of one worker: bounded for each principal, given to the run that waits longest, and never leaked."""
+"""The slots of one worker: limited for each principal, given to the longest-waiting run, and never leaked."""
 
 import anyio
 import pytest
@@ -13,7 +13,7 @@ LATER_MS = 60_000
 
 
 class Begun:
-    """Slots whose worker has room, and the chats that it was told to begin."""
+    """The slots of a worker with room, and the chats that the slots told it to begin."""
 
     def __init__(self, count: int) -> None:
         self.slots = RunSlots(count)
@@ -62,7 +62,7 @@ def test_a_chat_that_has_an_owner_again_is_not_begun() -> None:
     begun.slots.wait("a", "ann", ROOT, LATER_MS)
     begun.slots.wait("late", "ann", Rank(0, 5), -1)
     begun.slots.forget("a", "ann")
-    begun.slots.look()  # the time of `late` has come: any worker may claim its chat
+    begun.slots.look()  # the deadline of `late` has passed, so any worker may claim its chat
     begun.slots.free("works")
     assert begun.chats == []
     assert begun.slots.take("b", "ann", ROOT)

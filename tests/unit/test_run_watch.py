@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def heard(watch: RunWatch, last: str) -> list[object]:
-    """Read titles until `last` comes, and return all of them."""
+    """Read titles until the title `last` comes, and return all titles."""
     titles_heard: list[object] = []
     with anyio.fail_after(DEADLINE_SECONDS):
         while last not in titles_heard:

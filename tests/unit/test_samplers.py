@@ -1,4 +1,5 @@
-"""Checks which samplers each provider sends, under which names: some providers answer an unknown one with 400."""
+"""Checks which samplers each provider's adapter sends, and their names: some providers answer an unknown sampler with
+400."""
 
 import pytest
 

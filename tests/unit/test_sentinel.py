@@ -1,5 +1,5 @@
-"""The answers of several sentinels become one address: the newest configuration counts, and a hanging sentinel delays
-no search."""
+"""The answers of several sentinels give one address: the newest configuration is used, and a hanging sentinel delays no
+search."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""The doctor and refusals show people the addresses in settings, but no secrets."""
+"""The doctor's output and refusals show the addresses in settings, but no secrets."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The sheet of pictures: its points name tests that exist and pictures that these tests keep."""
+"""The sheet of pictures: its items name existing tests and pictures that these tests save."""
 
 import re
 from itertools import chain

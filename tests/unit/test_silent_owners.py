@@ -1,4 +1,5 @@
-"""Owners that no longer listen: two looks with a pause, by a worker that has listened for a lease itself."""
+"""Owners that no longer listen: a worker that has itself listened for the length of a lease looks for them twice, with
+a pause."""
 
 import time
 from collections import deque
@@ -26,7 +27,7 @@ TIMINGS = LeaseTimings(lease_seconds=0.2, beat_seconds=0.05, sweep_seconds=0.02)
 
 
 class _Signals:
-    """A subscription that has lasted for so many seconds; None: it is lost."""
+    """A subscription that has lasted for this many seconds; None stands for a lost subscription."""
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
@@ -47,7 +48,7 @@ class _Signals:
 
 
 class _Store(MemoryStore):
-    """Answers as the test says, and keeps the times of its calls."""
+    """Gives the answers that the test sets, and keeps the times of its calls."""
 
     def __init__(self) -> None:
         super().__init__()

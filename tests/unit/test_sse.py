@@ -1,4 +1,4 @@
-"""Framing in both directions: the reader receives exactly what was sent, wherever the bytes are cut, and no text can
+"""Framing in both directions: the reader receives exactly the sent text, wherever the bytes are cut, and no text can
 forge a field."""
 
 import json

@@ -1,5 +1,5 @@
 """The cache of folded states: a state is used only at exactly its head string, since after a rollback an id may occur
-again. Its bound is the memory that Python takes."""
+again. Its limit counts the memory that Python takes."""
 
 import gc
 import tracemalloc

@@ -1,4 +1,5 @@
-"""Earlier states of a chat: every stored position is shown, others are refused, and none is guessed."""
+"""Earlier states of a chat: every stored position can be shown; other positions are refused, and no state is
+guessed."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class OneChatStore(MemoryStore):
-    """A store that holds one chat: a checkpoint or none, and entries from some position on."""
+    """A store with one chat, which has perhaps a checkpoint, and entries from some position on."""
 
     def __init__(self, chat: PureChat, checkpoint_at: int | None = None, first: int = 0) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Streams that end while they begin: the chat is deleted, or the process stops.
+"""Streams that end while they open, because the chat is deleted or the process stops.
 
 A substitute for the relay opens and joins when the test chooses.
 """
@@ -35,7 +35,7 @@ REMOVED = b'data: {"chat_id":"c1","type":"chat_removed","reason":"removed"}\n\n'
 
 
 class StandIn:
-    """A hub of one relay, and the relay. It opens when `opens` is set, and fails then if `trouble` is true; readers
+    """A hub of one relay, and the relay. The relay opens when `opens` is set, but fails if `trouble` is true; readers
     join when `joins` is set."""
 
     presence = None
@@ -60,7 +60,7 @@ class StandIn:
         yield self
 
     async def join(self, subscriber: Subscriber, _: Position | None) -> None:
-        if not self.joins.is_set():  # a relay that has what it needs does not wait
+        if not self.joins.is_set():  # a relay that can join a reader at once does not wait
             await self.joins.wait()
         subscriber.start_with_snapshot()
 
@@ -143,4 +143,4 @@ async def test_a_reader_who_joins_while_the_process_stops_is_told_to_come_back_a
     assert sent[-1]["body"].startswith(b"retry: ")
     assert not sent[-1]["more_body"]
     assert hub.left == 1
-    assert list(scope) == ["method"]  # while a stream is open the rest is kilobytes of unused memory
+    assert list(scope) == ["method"]  # while a stream is open, all other objects are kilobytes of unused memory

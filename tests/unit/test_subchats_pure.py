@@ -144,7 +144,7 @@ def test_a_child_that_cannot_begin_tells_its_parent() -> None:
     assert isinstance(end, SubchatFinished) and (end.outcome, end.text) == ("error", "It failed.")
 
 
-# the end of a chat, and which messages each side accepts
+# the end of a chat, and the messages that each side still accepts
 
 
 def test_the_parent_of_a_deleted_chat_hears_that_nothing_will_come() -> None:

@@ -1,4 +1,5 @@
-"""One reader's connection: bytes in order, no task while nothing blocks, and a fresh start when the reader is slow."""
+"""One reader's connection: bytes are sent in order, no task runs while the socket does not block, and a slow reader
+begins anew."""
 
 import asyncio
 import re
@@ -42,7 +43,8 @@ class Source:
 
 
 class Pipe:
-    """A socket that blocks while it is shut, and records the bytes taken, in order: by direct send or by `send`."""
+    """A socket that blocks while it is shut, and records in order the bytes that it accepts by direct send or by
+    `send`."""
 
     def __init__(self) -> None:
         self.taken = b""
@@ -216,7 +218,7 @@ async def test_a_reader_that_takes_nothing_is_ended_and_its_connection_dropped()
                 assert setting.aborts == 1 and setting.connection.ended == "slow"
                 setting.subscriber.write(b"nobody hears this")
                 setting.pipe.open()
-                await anyio.sleep_forever()  # the end of the stream cancels its tasks, this one too
+                await anyio.sleep_forever()  # the end of the stream cancels its tasks, including this task
         assert b"nobody" not in setting.pipe.taken
 
 

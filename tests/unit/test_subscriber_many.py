@@ -1,5 +1,5 @@
-"""Many chats on one connection: they share a buffer and an id with all positions, and the failure of one chat does not
-affect the others."""
+"""Many chats on one connection share a buffer and an id with all positions, and the failure of one chat does not affect
+the others."""
 
 import json
 from typing import Any
@@ -116,8 +116,8 @@ async def test_a_chat_that_ends_among_many_says_so_and_leaves_the_others_alone()
 
 @pytest.mark.parametrize("what", ["an event", "a snapshot"])
 async def test_of_a_chat_that_was_taken_from_a_stream_nothing_comes_afterwards(what: str) -> None:
-    """This includes events that its relay offers in the same step, and a snapshot that did not fit the reader's queue
-    yet."""
+    """The test includes events that the chat's relay offers in the same step, and a snapshot that did not yet fit the
+    reader's queue."""
     harness = Harness()
     writer = await harness.writer()
     await writer.commit(title("kept"))

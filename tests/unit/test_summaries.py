@@ -1,5 +1,5 @@
-"""Long histories are summarized: what the model reads then, on which branches, and what happens if the summary fails
-(HIST-4)."""
+"""Long histories are summarized: the text that the model then reads, on each branch, and the effects of a failed
+summary (HIST-4)."""
 
 from collections.abc import AsyncGenerator
 
@@ -36,7 +36,7 @@ TOOLS = {"clock": FakeTool(name="clock")}
 
 
 def chat_with(max_messages: int, *questions: str, max_rounds: int = 20) -> PureChat:
-    """Return a chat that is summarized beyond this many messages, after these questions and their answers."""
+    """Return a chat that is summarized above this number of messages; it has these questions and their answers."""
     chat = PureChat(
         table(TOOLS, max_rounds, summarizer="demo/short"),
         SetParams(client_request_id="p", patch={"max_history_messages": max_messages}),
@@ -121,7 +121,7 @@ def test_a_later_summary_covers_the_earlier_one_and_stands_alone() -> None:
     [("UAcrAUA", 2, "SUA"), ("UcrUA", 3, "SUA"), ("UAUA", 2, "SUA"), ("UA", 5, "UA"), ("UAUcr", 2, "SUcr")],
 )
 def test_a_summary_ends_before_a_question_and_leaves_pairs_together(shape: str, most: int, shown: str) -> None:
-    """S stands for the summary; the last question is the one that the next round answers, or has answered."""
+    """S stands for the summary; the last question is the question that the next round answers, or has answered."""
     chat = chat_with(0)
     chat.write(lambda builder: builder.begin_with(history(shape)))
     chat.command(SetParams(client_request_id="q", patch={"max_history_messages": most}))

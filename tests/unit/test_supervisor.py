@@ -82,7 +82,7 @@ if seat["number"] == 2:
 def test_who_lived_long_begins_a_new_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The process dies eight times. With PAUSES_SECONDS of one number, the second death in a row would end everything,
+    """The process dies eight times. PAUSES_SECONDS has one number, so the second death in a row would end everything;
     but here every life counts as long."""
     monkeypatch.setattr(supervisor, "PAUSES_SECONDS", (0.0,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.0)

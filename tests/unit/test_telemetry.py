@@ -1,4 +1,4 @@
-"""Logs and metrics: one form for every line, no secret in any line, one list of names."""
+"""Logs and metrics: every line has the same form and no secret, and all names are in one list."""
 
 import io
 import json

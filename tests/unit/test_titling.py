@@ -1,4 +1,4 @@
-"""When the model for titles is asked, and when it is asked again."""
+"""When the model for titles is called, and when it is called again."""
 
 import pytest
 

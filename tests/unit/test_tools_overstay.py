@@ -16,8 +16,8 @@ pytestmark = pytest.mark.anyio
 
 
 THREAD_SECONDS = 0.5
-"""The timeout of tools that hang in a thread of their own: if it expired before the thread has begun to run, it would
-cancel the start, and no tool would hang."""
+"""The timeout of tools that hang in a separate thread. A shorter timeout could cancel the start of the thread, and then
+no tool would hang."""
 
 DEADLINE_SECONDS = 30.0
 
@@ -87,7 +87,7 @@ class Stubborn:
         return "too late"
 
     async def ends(self, desk: Desk) -> None:
-        """Release the tool; then closing the runner finds nothing left behind."""
+        """Release the tool, so that closing the runner finds no running tool."""
         self.released.set()
         with anyio.fail_after(30), capture_logs() as logs:
             await desk.runner.aclose()

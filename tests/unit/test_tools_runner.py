@@ -1,4 +1,4 @@
-"""For any answer of a tool, the caller gets a valid result: failures, patches, sizes."""
+"""For any answer of a tool, including failures, patches and large results, the caller gets a valid result."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""A trace of a request that is too large to store: it is cut before it is encoded, and says so."""
+"""The trace of a request that is too large to store is cut before it is encoded, and reports the cut."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from threadcast_protocol.wire.messages import Message
 
 
 class Counting(Redactor):
-    """Counts what it was given."""
+    """Counts the records that it received."""
 
     seen = 0
 

@@ -1,4 +1,4 @@
-"""A trace refers to the messages that the chat holds, and shows them again as long as they are unchanged."""
+"""A trace refers to messages of the chat, and shows these messages as long as they are unchanged."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The transcript turns events into text for a person, shows nothing twice, and shows no harmful characters."""
+"""The transcript turns events into text for a person; it shows no text twice, and no harmful characters."""
 
 from datetime import datetime
 from typing import Any
@@ -221,7 +221,7 @@ def test_no_text_reaches_the_terminal_as_a_control_sequence(said: str, name: str
     assert not set(written) & {chr(code) for code in (*range(9), *range(11, 32), 127, *range(128, 160))}
 
 
-# The position in the chat.
+# Tests of `Standing`, the position in the chat.
 
 
 def standing(*events: Json, awaited: str = "") -> Standing:

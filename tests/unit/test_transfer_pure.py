@@ -1,4 +1,4 @@
-"""Export and import without I/O: the content of lines, what they refuse, and that a chat survives the round trip."""
+"""Export and import without I/O: the content of lines, the refused lines, and that a chat survives the round trip."""
 
 import json
 

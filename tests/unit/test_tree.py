@@ -48,8 +48,8 @@ def refusal(events: list[Any]) -> list[str]:
 
 
 def check_law(chat: PureChat) -> None:
-    """Check that a flat client that started from any entry, and takes a snapshot where branches change, ends with the
-    same state."""
+    """Check that a client without branches, which starts at any entry and takes a snapshot where branches change, folds
+    the same state."""
     final = encode(snapshot_of(chat.state))
     position = 0
     per_entry = []

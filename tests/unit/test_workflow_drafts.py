@@ -1,4 +1,4 @@
-"""The draft pack: a workflow grows call by call in its chat's memory, and mistakes are told at once (TOOL-11)."""
+"""The draft pack: a workflow grows call by call in its chat's memory, and mistakes are reported at once (TOOL-11)."""
 
 import json
 
@@ -24,7 +24,7 @@ TOOLS = draft_tools([ActionKind("mail"), ActionKind("approve", ("yes", "no"), "a
 
 
 class Desk:
-    """Calls the tools as a run does, and keeps what they ask to remember."""
+    """Calls the tools as a run does, and keeps the values that they store in the chat's memory."""
 
     def __init__(self) -> None:
         self.memory: JsonObject = {}

@@ -154,7 +154,7 @@ async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(harness: 
 async def test_a_task_that_is_cancelled_once_during_an_append_ends_when_it_is_known(
     harness: Harness, is_written: bool
 ) -> None:
-    """Cancelled like a tool that opens a sub-chat and is aborted: no scope of anyio cancels it again."""
+    """The append is cancelled like a tool that opens a sub-chat and is aborted: no scope of anyio cancels it again."""
     writer = await harness.writer()
     held = harness.store.hold("append", reply_only=is_written)
 

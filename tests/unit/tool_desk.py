@@ -1,6 +1,6 @@
-"""A runner of tools, what its calls reported, and tools made of a test's functions.
+"""A runner of tools, the reports of its calls, and tools made from a test's functions.
 
-It serves the tests of the runner; the grace is short, so that tests of tools that never end are short.
+It serves the tests of the runner.
 """
 
 from collections.abc import Callable

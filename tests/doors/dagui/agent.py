@@ -40,7 +40,7 @@ class Page:
         return (await self.until(lambda line: line.get("done") == "run"))["error"]
 
     async def shown(self) -> Any:  # Any: as above
-        """Return everything that the agent holds: messages, state, interrupts, events and the ends of its runs."""
+        """Return all data of the agent: messages, state, interrupts, events and the ends of its runs."""
         await self.tell("show")
         return await self.until(lambda line: "messages" in line)
 
@@ -49,7 +49,7 @@ class Page:
         return found
 
     async def until(self, wanted: Callable[[JsonObject], object]) -> JsonObject:
-        """Read lines up to the first that is wanted, and return it. A warning of the client fails the test."""
+        """Read lines up to the first wanted line, and return it. A warning of the client fails the test."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
                 line: JsonObject = json.loads(await self._lines.receive_until(b"\n", LINE_MAX_BYTES))

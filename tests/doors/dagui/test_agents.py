@@ -28,8 +28,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 async def loaded(server: Process, thread_id: str) -> list[Any]:
-    """Return the messages of a page that loads: the page begins without messages, and runs its agent without a new
-    one."""
+    """Return the messages of a newly loaded page, which begins without messages and runs its agent without a new
+    message."""
     async with opened_agent(server.url, thread_id) as page:
         assert await page.run() is None
         shown = await page.shown()

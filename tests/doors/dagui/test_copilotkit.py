@@ -39,7 +39,7 @@ async def test_its_runtime_shows_an_answer_and_an_approval(tmp_path: Path) -> No
                 await stdin.send(json.dumps({**body, "forwardedProps": {}, **more}).encode() + b"\n")
                 with anyio.fail_after(DEADLINE_SECONDS):
                     while not (told := await lines.receive_until(b"\n", 1 << 20)).startswith(b"[{"):
-                        pass  # a line of the runtime's own
+                        pass  # a line that the runtime itself prints
                 found: list[Any] = json.loads(told)
                 return found
 

@@ -124,7 +124,7 @@ def _calls(calls: dict[str, str]) -> list[ToolCall]:
 
 
 def folded(events: list[Any], text: str = "") -> tuple[str, str, dict[str, str]]:
-    """Return the text, the reasoning and the arguments that a client has; each part begins and ends properly."""
+    """Return the text, the reasoning and the arguments that a client has, and check that each part begins and ends."""
     reasoning, calls, is_open = "", {}, set()
     for each in events:
         key = (each["type"].rpartition("_")[0], each.get("toolCallId") or each.get("messageId"))

@@ -41,7 +41,7 @@ class Page:
         return await self.do("send", message={"text": text, **more})
 
     async def shown(self) -> Any:  # Any: JSON of the foreign client
-        """Return everything that the page holds: its messages, data parts, and calls of its tools."""
+        """Return all data of the page: its messages, data parts, and calls of its tools."""
         await self.tell("show")
         return await self.until(lambda line: "messages" in line)
 
@@ -50,7 +50,7 @@ class Page:
         return found
 
     async def until(self, wanted: Callable[[JsonObject], object]) -> JsonObject:
-        """Read lines up to the first that is wanted, and return it."""
+        """Read lines up to the first wanted line, and return it."""
         with anyio.fail_after(DEADLINE_SECONDS):
             while True:
                 line: JsonObject = json.loads(await self._lines.receive_until(b"\n", LINE_MAX_BYTES))

@@ -22,7 +22,7 @@ WORDS = st.text(min_size=1, max_size=6)
 
 @st.composite
 def turns(draw: st.DrawFn) -> PureChat:
-    """A chat with one message of the user, and up to 15 steps of its answer."""
+    """Return a chat with one message of the user, and up to 15 steps of its answer."""
     chat = PureChat(table(TOOLS), say("a"))
     for number in range(draw(st.integers(1, 15))):
         if isinstance(chat.step, CallModel):

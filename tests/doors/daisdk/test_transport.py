@@ -1,4 +1,4 @@
-"""`web/ai-sdk`, our transport for the AI SDK, in the chat of npm `ai` as it is published, on a real server."""
+"""`web/ai-sdk`, Threadcast's transport for the AI SDK, in the chat of the published npm `ai`, on a real server."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""`threadcast mcp` as clients start it: the published client over stdio, connected to a running server."""
+"""`threadcast mcp`, started by the published client over stdio and connected to a running server."""
 
 import sys
 import traceback

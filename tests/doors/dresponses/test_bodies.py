@@ -1,4 +1,4 @@
-"""The input of a response, read without a server: histories, answers at their end, and bounds."""
+"""The input of a response, read without a server: histories, histories that end with an answer, and limits."""
 
 import json
 from typing import Any

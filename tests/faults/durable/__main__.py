@@ -48,7 +48,7 @@ async def run(kills: int, seed: str, directory: Path, phases: list[str] | None =
             story = await play(fleet, f"run-{number}", chance, order[number % len(order)], faults)
             bound = bound_seconds()
             late = [gap for gap in story.takeover_seconds if gap > bound] if faults == "one" else []
-            if late and story.phase not in ("ask", "sleep", "approval", "client"):  # a person may take longer
+            if late and story.phase not in ("ask", "sleep", "approval", "client"):  # a person may take longer to answer
                 story.violations.append(f"a takeover took {max(late):.1f} s, more than {bound:.1f} s")
             stories.append(story)
             words = "; ".join(story.violations) or "good"

@@ -87,7 +87,7 @@ async def or_unknown(operation: Any) -> str:
 
 @agent("scribe", tools=[])
 async def scribe(ctx: AgentContext) -> None:
-    """Write something down, in a sub-chat."""
+    """Write a note, in a sub-chat."""
     chat = str(ctx.messages[-1].content)
     said = await or_unknown(ctx.step("write-down", work, chat, "write-down", 0.2))
     await ctx.answer(write, said)

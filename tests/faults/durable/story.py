@@ -121,7 +121,7 @@ async def play(
                     await other.until(lambda w: w.state == one.state)
                     await late.at_rest(seconds=RUN_SECONDS)
                     await _settled(one, late)
-                    # Compare the state of this moment: the ack of a decision that came too late may follow.
+                    # Compare the present states, since the ack of a late decision may still follow.
                     _judge_clients(story, one, late, may_be_interrupted=may_be_interrupted)
         except (TimeoutError, AssertionError, ExceptionGroup) as wrong:
             shown = one.state.runtime if one.state is not None else None
@@ -245,7 +245,8 @@ def effects_of(file: Path, chat_id: str) -> list[JsonObject]:
 
 
 def _judge_text(story: Story, watcher: Watcher, effects: list[JsonObject]) -> None:
-    """Check that the text is that of an undisturbed run, in which operations that a kill interrupted may be unknown."""
+    """Check that the text is the text of an undisturbed run, except that operations that a kill interrupted may be
+    unknown."""
     text = watcher.messages[-1][1]
     said: dict[str, str] = {}
     for name in ONCE:
@@ -295,5 +296,5 @@ def undisturbed_text() -> str:
 
 
 def bound_seconds() -> float:
-    """Return the present bound of a takeover for this machine."""
+    """Return the present time limit of a takeover for this machine."""
     return bar_seconds(TAKEOVER_SECONDS)

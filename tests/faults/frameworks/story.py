@@ -44,7 +44,8 @@ def judge_of(app: ModuleType) -> Callable[[Story, Watcher, list[JsonObject]], No
 
 
 def _judge(app: ModuleType, story: Story, watcher: Watcher, effects: list[JsonObject]) -> None:
-    """Check that the text is that of an undisturbed run, in which effects that a kill interrupted may be unknown."""
+    """Check that the text is the text of an undisturbed run, except that effects that a kill interrupted may be
+    unknown."""
     text = watcher.messages[-1][1]
     unknown: list[str] = []
     fitting = [said for said in _possible(app.ONCE) if app.text(said) == text]
@@ -68,7 +69,8 @@ def _judge(app: ModuleType, story: Story, watcher: Watcher, effects: list[JsonOb
 
 
 def _possible(names: tuple[str, ...]) -> list[Mapping[str, str]]:
-    """Return the texts that a run may have: each effect has its name, or is unknown; the best text comes first."""
+    """Return the texts that a run may have, in which each effect has its name or is unknown. The text without unknown
+    effects comes first."""
     return [dict(zip(names, said, strict=True)) for said in product(*((name, UNKNOWN) for name in names))]
 
 

@@ -81,7 +81,7 @@ class Round:
         self._attempts = self._attempts_min = 0
 
     async def run(self, seconds: float, attempts_min: int = 0) -> None:
-        """Make the owner's data, attack it for `seconds` and with at least `attempts` requests, and compare the data
+        """Make the owner's data, attack it for `seconds` with at least `attempts_min` requests, and compare the data
         afterwards. Raises AssertionError with the request that leaked."""
         self._attempts_min = attempts_min
         try:
