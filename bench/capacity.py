@@ -72,7 +72,9 @@ COEFFICIENTS = {
     "browser_memory": Coefficient(30.1, "kB", "a feed and a stream, in the web process", "memory"),
     "running_memory": Coefficient(52.1, "kB", "a running chat, in its worker", "memory"),
     "resting_memory": Coefficient(7.1, "kB", "a chat at rest of 10 turns, in the store", "memory"),
-    "turn_memory": Coefficient(4.5, "kB", "the log of a turn, in the store, for the hour after it", "memory"),
+    "turn_memory": Coefficient(
+        4.5, "kB", "the log of a turn, in the store, for the hour after it (decision 0043)", "memory"
+    ),
     "event_bytes": Coefficient(221, "B", "an event of one word at its reader", "fanout"),
 }
 
