@@ -2,12 +2,14 @@
 
 A scripted model server streams 10 or 50 tokens a second into each of 1 to 1,500 chats of one worker, and each chat has
 one reader of one web process. The figures are the CPU seconds of worker, web process and store over a window, divided
-by the number of tokens that reached the readers; whether all streams keep pace; and the age of a token at its reader.
-The floor is the time to read the same model bytes with httpx2 and with bare asyncio. One process (`threadcast serve`)
-is measured at 200 chats, too. The bars (DESIGN §13): up to 200 chats a token is at most 40 ms old at the median while
+by the number of tokens, and by the number of events (`stream_delta`), that reached the readers; whether all streams keep
+pace; and the age of a token at its reader. The pause between appends follows the load, so the costs of a token and of
+an event mean something only beside the number of tokens in an event. The floor is the time to read the same model bytes
+with httpx2 and with bare asyncio. One process (`threadcast serve`) is measured at 50, 100 and 200 chats, too. The bars (DESIGN §13): up to 200 chats a token is at most 40 ms old at the median while
 worker, web process and store are each less than 60 % busy; at 500 chats, where the pause between appends is longer, it
 costs at most 60 us in all processes together; at 1,500 chats it is at most 250 ms old, or the worker has left chats to
-other workers; and all streams keep pace. `python -m bench.tokens [chats[xtokens a second] ...]` runs it.
+other workers; at 200 chats an event costs at most 140 us in all processes together, 110 us in `serve` and store; and all
+streams keep pace. `python -m bench.tokens [chats[xtokens a second] ...]` runs it.
 """
 
 import argparse
@@ -57,6 +59,8 @@ class Setting(NamedTuple):
 
 SETTINGS = tuple(map(Setting.parse, ["1", "50x10", "100x10", "200x10", "50", "100", "200", "500", "1500"]))
 SETTINGS_SMALL = tuple(map(Setting.parse, ["200x10", "50", "200", "500"]))
+SETTINGS_SERVE = tuple(map(Setting.parse, ["50", "100", "200"]))
+SETTINGS_SERVE_SMALL = (Setting(200),)
 CHATS_OF_AGE, CHATS_OF_COST, CHATS_OF_LOAD = 200, 500, 1_500
 """The settings of the bars. An idle process appends often, so that tokens are young; a busy one collects them, so that
 they are cheap."""
@@ -72,6 +76,10 @@ BUSY_SHARE = 0.6
 
 US_MAX = 60.0
 """The allowed CPU time of a token in microseconds: web process, worker and store together (DESIGN §13)."""
+
+EVENT_US_MAX, EVENT_US_MAX_SERVE = 140.0, 110.0
+"""The allowed CPU time of an event in microseconds, with web process and worker and in `serve`, each with the store
+(DESIGN §13)."""
 
 PACE_LEAST = 0.99
 """The least fraction of the sent tokens that must reach the readers in a window. A stream that cannot keep pace falls
@@ -115,6 +123,10 @@ class Window(NamedTuple):
     @property
     def total_us(self) -> float:
         return sum(self.us(name) for name in self.cpu)
+
+    def event_us(self, *names: str) -> float:
+        """Return the microseconds of these processes for each event that reached its reader."""
+        return sum(self.cpu[name] for name in names) / max(1, self.seen.events) * 1e6
 
 
 class Running(NamedTuple):
@@ -215,10 +227,12 @@ def _age_bar(setting: Setting, windows: list[Window]) -> float | None:
 
 
 def _figures(
-    key: str, what: str, windows: list[Window], setting: Setting, *, begun: int = 0, has_bars: bool = True
+    key: str, what: str, windows: list[Window], setting: Setting, *, begun: int = 0, is_serve: bool = False
 ) -> list[Figure]:
     """Return the figures of one setting, of whose chats `begun` were streaming. The notes have the number of tokens in
-    an event, and the shares of a core of the processes. With `has_bars`, the figures have the bars of that setting."""
+    an event, and the shares of a core of the processes. The figures have the bars of that setting; with `is_serve`, only
+    that of an event."""
+    has_bars = not is_serve
     per_event = sum(w.seen.stamps for w in windows) / max(1, sum(w.seen.events for w in windows))
     begun = begun or setting.chats
     sent = sum(w.sent / w.seconds for w in windows) / len(windows) / (begun * setting.pace)
@@ -233,6 +247,20 @@ def _figures(
         note=f"{per_event:.2f} tokens an event",
     )
     parts = [figure(f"{key}.{name}", f"{what}: {name}", [w.us(name) for w in windows], "us") for name in windows[0].cpu]
+    events_each_second = sum(w.seen.events / w.seconds for w in windows) / len(windows)
+    has_event_bar = setting == Setting(CHATS_OF_AGE)
+    event = figure(
+        f"{key}.event",
+        f"{what}: an event, in all",
+        [w.event_us(*w.cpu) for w in windows],
+        "us",
+        bar=(EVENT_US_MAX_SERVE if is_serve else EVENT_US_MAX) if has_event_bar else None,
+        note=f"{per_event:.2f} tokens an event, {events_each_second:,.0f} events/s",
+    )
+    event_parts = [
+        figure(f"{key}.event.{name}", f"{what}: an event, {name}", [w.event_us(name) for w in windows], "us")
+        for name in windows[0].cpu
+    ]
     pace = figure(
         f"{key}.pace",
         f"{what}: tokens read / sent",
@@ -258,7 +286,7 @@ def _figures(
             "ms",
         ),
     ]
-    return [total, *parts, pace, *ages]
+    return [total, *parts, event, *event_parts, pace, *ages]
 
 
 # the floor
@@ -326,17 +354,16 @@ def measure(small: bool, settings: tuple[Setting, ...] = (), *, split: bool = Tr
             with running(Path(directory) / setting.key, models.url) as server:
                 begun, windows = _windows(server, models, setting, small=small)
             figures += _figures(setting.key, str(setting), windows, setting, begun=begun)
-        if whole:
-            progress("tokens: serve")
-            with running(Path(directory) / "serve", models.url, "serve") as server:
-                _, windows = _windows(server, models, Setting(CHATS_OF_AGE), small=small)
-            figures += _figures(
-                f"serve{CHATS_OF_AGE}", f"{CHATS_OF_AGE} chats, serve", windows, Setting(CHATS_OF_AGE), has_bars=False
-            )
+        for setting in (settings or (SETTINGS_SERVE_SMALL if small else SETTINGS_SERVE)) if whole else ():
+            key = setting.key.replace("split", "serve")
+            progress(f"tokens: {setting}, serve")
+            with running(Path(directory) / key, models.url, "serve") as server:
+                begun, windows = _windows(server, models, setting, small=small)
+            figures += _figures(key, f"{setting}, serve", windows, setting, begun=begun, is_serve=True)
     progress("")
     return Section(
         row="tokens",
-        title="CPU time of a token from the model's bytes to the reader's, one reader for each chat",
+        title="CPU time of a token and of an event from the model's bytes to the reader's, one reader for each chat",
         command="python -m bench.tokens",
         figures=figures,
         remarks=["A token's age includes the wait for the next append; appends are 30 to 250 ms apart, by the load."],
