@@ -2,14 +2,16 @@
 
 A scripted model server streams 10 or 50 tokens a second into each of 1 to 1,500 chats of one worker, and each chat has
 one reader of one web process. The figures are the CPU seconds of worker, web process and store over a window, divided
-by the number of tokens, and by the number of events (`stream_delta`), that reached the readers; whether all streams keep
-pace; and the age of a token at its reader. The pause between appends follows the load, so the costs of a token and of
-an event mean something only beside the number of tokens in an event. The floor is the time to read the same model bytes
-with httpx2 and with bare asyncio. One process (`threadcast serve`) is measured at 50, 100 and 200 chats, too. The bars (DESIGN §13): up to 200 chats a token is at most 40 ms old at the median while
-worker, web process and store are each less than 60 % busy; at 500 chats, where the pause between appends is longer, it
-costs at most 60 us in all processes together; at 1,500 chats it is at most 250 ms old, or the worker has left chats to
-other workers; at 200 chats an event costs at most 140 us in all processes together, 110 us in `serve` and store; and all
-streams keep pace. `python -m bench.tokens [chats[xtokens a second] ...]` runs it.
+by the number of tokens, and by the number of events (`stream_delta`), that reached the readers; whether all streams
+keep pace; and the age of a token at its reader. The pause between appends follows the load, so the costs of a token and
+of an event mean something only beside the number of tokens in an event. The floor is the time to read the same model
+bytes with httpx2 and with bare asyncio. One process (`threadcast serve`) is measured at 50, 100 and 200 chats, too.
+
+The bars (DESIGN §13): up to 200 chats a token is at most 40 ms old at the median while worker, web process and store
+are each less than 60 % busy; at 200 chats an event costs at most 140 us in all processes together, 110 us with `serve`;
+at 500 chats, where the pause between appends is longer, a token costs at most 60 us in all processes together;
+at 1,500 chats it is at most 250 ms old, or the worker has left chats to other workers; and all streams keep pace.
+`python -m bench.tokens [chats[xtokens a second] ...]` runs it.
 """
 
 import argparse
@@ -230,8 +232,8 @@ def _figures(
     key: str, what: str, windows: list[Window], setting: Setting, *, begun: int = 0, is_serve: bool = False
 ) -> list[Figure]:
     """Return the figures of one setting, of whose chats `begun` were streaming. The notes have the number of tokens in
-    an event, and the shares of a core of the processes. The figures have the bars of that setting; with `is_serve`, only
-    that of an event."""
+    an event, and the shares of a core of the processes. The figures have the bars of that setting; with `is_serve`,
+    only that of an event."""
     has_bars = not is_serve
     per_event = sum(w.seen.stamps for w in windows) / max(1, sum(w.seen.events for w in windows))
     begun = begun or setting.chats

@@ -28,9 +28,10 @@ from tests.support.store import StoreServer, running_store
 from threadcast.store.embedded.embedded import PERSISTENT
 from threadcast.store.embedded.server_process import ServerProcess
 from threadcast.store.ports import Appended, Beat, Compacted, PostOutcome, Released
-from threadcast.store.redis.connection import Reply, Value
+from threadcast.store.redis.command import Reply
 from threadcast.store.redis.listener import QUEUE_MAX_MESSAGES
 from threadcast.store.redis.store import RedisStore
+from threadcast.store.topology.route import Value
 from threadcast_protocol.wire.errors import Internal, Unavailable
 
 pytestmark = pytest.mark.anyio
@@ -345,7 +346,7 @@ async def test_a_server_that_forgets_a_script_as_soon_as_it_has_it_is_unavailabl
     """Behaves like a proxy over several servers: the script is loaded on one server and called on another."""
     send = valkey_store._redis.send
 
-    def forgetful(*command: Value) -> "asyncio.Future[Reply]":
+    def forgetful(*command: Value, on_reply: object = None) -> "asyncio.Future[Reply]":
         return send(*(command if command[0] != b"EVALSHA" else (b"EVALSHA", b"0" * 40, *command[2:])))
 
     monkeypatch.setattr(valkey_store._redis, "send", forgetful)

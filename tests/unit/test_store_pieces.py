@@ -11,6 +11,7 @@ from redis import exceptions as redis_errors
 
 from threadcast.chat.entries import FORMAT_VERSION
 from threadcast.store.bounds import WHOLE_MAX_BYTES
+from threadcast.store.ports import LogMessage
 from threadcast.store.redis import checkpoint
 from threadcast.store.redis.connection import AccessRefused, explain_error
 from threadcast.store.redis.keys import Keys
@@ -94,12 +95,15 @@ async def test_listener_over_its_bounds_drops_everything_and_says_so() -> None:
 async def test_a_message_is_offered_at_once_only_while_none_is_queued_before_it() -> None:
     listener, taken = Listener(()), list[bytes]()
 
-    def takes_small(payload: bytes) -> bool:
-        if len(payload) == 1:
-            taken.append(payload)
-        return len(payload) == 1
+    def parsed(payload: bytes) -> LogMessage:
+        return LogMessage(kind="entry", chat_id="c1", head=payload.decode())
 
-    listener.first_ask(takes_small)
+    def takes_small(message: LogMessage) -> bool:
+        if len(message.head) == 1:
+            taken.append(message.head.encode())
+        return len(message.head) == 1
+
+    listener.first_ask(takes_small, parsed)
     for payload in (b"a", b"large", b"b", None, b"c"):
         listener.offer(payload)
     assert taken == [b"a"]

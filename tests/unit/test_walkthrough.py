@@ -21,8 +21,8 @@ ANCHORS = re.findall(r"`((?:server|protocol)/[\w/]+\.py: [\w.]+)`", PAGE.read_te
 FEWEST = 30
 """The page names more functions than this; fewer mean that their spelling changed and the pattern misses them."""
 
-CALLS_MOST, FILES_MOST = 57, 30
-"""How many functions may hand the message on, and in how many files. Measured: 54 to 56 in 29 or 30 files, since an
+CALLS_MOST, FILES_MOST = 58, 30
+"""How many functions may hand the message on, and in how many files. Measured: 56 to 58 in 29 or 30 files, since an
 entry reaches the relay with or without a task of its own."""
 
 

@@ -32,7 +32,16 @@ from threadcast_protocol.wire.deltas import (
 from threadcast_protocol.wire.messages import Message, text_of
 from threadcast_protocol.wire.thread import apply_changes
 
-__all__ = ["Gap", "drafted_message", "reduce", "reduce_added", "reduce_all", "reduce_event", "reduce_payloads"]
+__all__ = [
+    "Gap",
+    "drafted_message",
+    "reduce",
+    "reduce_added",
+    "reduce_all",
+    "reduce_event",
+    "reduce_payloads",
+    "with_ops",
+]
 
 
 S = TypeVar("S", bound=ChatState)
@@ -221,9 +230,14 @@ def _stream_delta(state: S, event: ev.StreamDelta) -> S:
     draft = state.draft
     if draft is None or draft.message.message_id != event.message_id:
         return state
-    for op in event.ops:
+    return replace(state, draft=with_ops(draft, event.ops))
+
+
+def with_ops(draft: Draft, ops: Sequence[DeltaOp]) -> Draft:
+    """Return the draft after these operations."""
+    for op in ops:
         draft = _apply(draft, op)
-    return replace(state, draft=draft)
+    return draft
 
 
 def _apply(draft: Draft, op: DeltaOp) -> Draft:

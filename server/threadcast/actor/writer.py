@@ -12,7 +12,6 @@ together (`append_group.py`).
 """
 
 import asyncio
-import hashlib
 import math
 import time
 from collections import deque
@@ -25,21 +24,17 @@ import structlog
 from threadcast.actor.agent_operations import tell_operations
 from threadcast.actor.append import Appending
 from threadcast.actor.append_group import AppendGroup, wake
+from threadcast.actor.append_request import Meta, Prepared, entry_append, is_indexed, text_append
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
-from threadcast.actor.run_slots import rank_of
 from threadcast.actor.traces import Traces
 from threadcast.agent_loop.calls.client_events import Emitted
 from threadcast.agent_loop.tracing import end_trace
 from threadcast.base.append_pace import PACE
 from threadcast.base.telemetry import Metrics
-from threadcast.chat.entries import FORMAT_VERSION
 from threadcast.chat.entry_builder import EntryBuilder
-from threadcast.chat.entry_codec import encode_state
 from threadcast.chat.owner_state import OwnerState
-from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS, TEMPORARY_CHAT_TTL_SECONDS, TEMPORARY_RUN_TTL_SECONDS
 from threadcast.store.ports import Appended, AppendRequest, Fenced, InboxEntry, Store
 from threadcast_protocol.framing.codec import Relayed, encode
-from threadcast_protocol.wire.blobs import blob_hashes
 from threadcast_protocol.wire.deltas import (
     OPS_MAX_COUNT,
     OPS_MAX_TEXT_BYTES,
@@ -114,7 +109,9 @@ class Writer:
         self._last_append_at = -math.inf
         self._is_over = False
         self._appending = Appending(store, metrics)
-        self._meta: tuple[tuple[str, str], ...] = ()
+        self._meta: Meta = ()
+        self._is_indexed = False
+        """Whether the store has this chat's meta, and text changes nothing but the log."""
 
     async def commit(self, write: Callable[[EntryBuilder], _T], consumed: tuple[InboxEntry, ...] = ()) -> _T:
         """Append everything that was offered, and then what `write` adds, as one entry. Returns the result of `write`
@@ -131,21 +128,35 @@ class Writer:
                 return result
             if self._is_over:
                 raise Fenced
+            before = self.state
             request, entry_id, after = self._request(builder, consumed)
-            sent_at = asyncio.get_running_loop().time()  # the pace uses the same clock
-            try:
-                answer = await self._appending.until_answered(request)
-            except Fenced:
-                self._is_over = True
-                self._append_group.end(self)
-                self._room.set()
-                self._metrics.fenced.inc()
-                raise
-            PACE.note_store_delay(asyncio.get_running_loop().time() - sent_at)
-            if answer is Appended.DUP:
-                _log.info("append.repeated", chat_id=request.chat_id, head=request.head)
-            self._take_over(builder, request, entry_id, after, sent_at)
+            await self._append(request, entry_id, after, len(builder.events))
+            self._take_over(builder, request, before)
         return result
+
+    async def _append(self, request: AppendRequest, entry_id: EntryId, after: OwnerState, events_count: int) -> None:
+        """Append, and go on from the state `after` the entry. Raises Fenced."""
+        loop = asyncio.get_running_loop()
+        sent_at = loop.time()  # the pace uses the same clock
+        try:
+            answer = await self._appending.until_answered(request)
+        except Fenced:
+            self._is_over = True
+            self._append_group.end(self)
+            self._room.set()
+            self._metrics.fenced.inc()
+            raise
+        seconds = loop.time() - sent_at
+        PACE.note_store_delay(seconds)
+        if answer is Appended.DUP:
+            _log.info("append.repeated", chat_id=request.chat_id, head=request.head)
+        self._last_append_at = sent_at
+        self._metrics.append_seconds.observe(seconds)
+        self._metrics.appends.inc()
+        self.state, self._entry_id = after, entry_id
+        self.checkpoint_policy.add(entry_id, events_count, len(request.events) + len(request.facts))
+        if request.checkpoint is not None:
+            self.checkpoint_policy.move_checkpoint(entry_id, len(request.checkpoint), request.trim)
 
     def give_up(self) -> None:
         """Stop waiting for the store. The next owner reads from the log whether an unanswered append was carried out.
@@ -168,6 +179,9 @@ class Writer:
             return  # a picture of a browser; another one will follow
         if isinstance(item, AppendContent) and isinstance(last, AppendContent) and len(last.text) < PACE_BYTES:
             self._buffer[-1] = AppendContent(last.text + item.text)
+            self._buffer_bytes += len(item.text.encode())
+        elif isinstance(item, AppendReasoning) and isinstance(last, AppendReasoning) and len(last.text) < PACE_BYTES:
+            self._buffer[-1] = AppendReasoning(last.text + item.text)
             self._buffer_bytes += len(item.text.encode())
         elif isinstance(item, ToolStatus):
             others = [o for o in self._buffer if not isinstance(o, ToolStatus) or o.tool_call_id != item.tool_call_id]
@@ -192,11 +206,19 @@ class Writer:
     async def flush_forever(self) -> None:
         """Append what was offered, at the writer's pace, until cancelled. Raises Fenced."""
         while True:
-            await self._dirty.wait()
+            if not self._dirty.is_set():
+                await self._dirty.wait()
             due_at = self._append_group.due_at(self._last_append_at)
             if self._buffer_bytes < PACE_BYTES and not self._append_group.is_near(due_at):
                 await self._gather(due_at)
-            await self.commit(lambda _: None)
+            async with self._lock:
+                text = self._text_request()  # text alone, as in nearly all cases, is appended without a builder
+                if text is not None and self._is_over:
+                    raise Fenced
+                if text is not None:
+                    await self._append(*text, 1)
+            if text is None:
+                await self.commit(lambda _: None)
 
     async def _gather(self, due_at: float) -> None:
         """Wait until `due_at`, or until enough was offered."""
@@ -210,9 +232,7 @@ class Writer:
     def _drain_into(self, builder: EntryBuilder) -> None:
         """Add the offered items to `builder` in order. Texts are joined; an event has at most 128 operations and 64 KiB
         of text."""
-        self._dirty.clear()
-        items, self._buffer, self._buffer_bytes = self._buffer, deque(), 0
-        self._room.set()
+        items = self._empty_buffer()
         draft = builder.state.draft
         ops: list[DeltaOp] = []
         text_bytes = 0
@@ -241,15 +261,9 @@ class Writer:
         if ops and draft is not None:
             builder.say(StreamDelta(draft.message.message_id, ops))
 
-    def _take_over(
-        self, builder: EntryBuilder, request: AppendRequest, entry_id: EntryId, after: OwnerState, sent_at: float
-    ) -> None:
-        """Go on from the state `after` an append that was sent at `sent_at`, in seconds of the event loop's clock."""
-        before = self.state
-        self._last_append_at = sent_at
-        self._metrics.append_seconds.observe(asyncio.get_running_loop().time() - sent_at)
-        self._metrics.appends.inc()
-        self.state, self._entry_id = after, entry_id
+    def _take_over(self, builder: EntryBuilder, request: AppendRequest, before: OwnerState) -> None:
+        """Tell what an entry has changed. `before` is the state before it."""
+        after = self.state
         if after.draft is None and before.draft is not None:
             self._append_group.end(self)
         elif after.draft is not None and before.draft is None:
@@ -258,10 +272,8 @@ class Writer:
         if after.private is not before.private:
             self._changed.set()  # wakes the callers that wait now
             self._changed.clear()
-        self.checkpoint_policy.add(entry_id, len(builder.events), len(request.events) + len(request.facts))
-        if request.checkpoint is not None:
-            self.checkpoint_policy.move_checkpoint(entry_id, len(request.checkpoint), request.trim)
         self._meta = request.meta or self._meta
+        self._is_indexed = is_indexed(after)
         if builder.facts:
             tell_operations(self._traces, self._metrics, self.owner, before, after, builder.facts, builder.now_ms)
         for event in builder.events:
@@ -294,53 +306,44 @@ class Writer:
             duration_ms=now_ms - run.started_at_ms if run is not None else 0,
         )
 
-    def _request(
-        self, builder: EntryBuilder, consumed: tuple[InboxEntry, ...]
-    ) -> tuple[AppendRequest, EntryId, OwnerState]:
-        """Return the append, its entry id and the state after it. The request is immutable, so that a repetition sends
-        the same bytes (DISPATCH trap 16)."""
-        before = self.state
-        events = encode(builder.events)
-        facts = encode(builder.facts) if builder.facts else b""
-        acks = encode(builder.acks) if builder.acks else b""
-        entry_id = EntryId(self._entry_id.epoch, self._entry_id.n + 1)
-        head = str(Head(entry_id, self._digest(before.head, events, facts), before.position + len(builder.events)))
-        after = builder.as_committed(head, entry_id.epoch)
-        is_importing = after.private.importing is not None
-        is_due = self.checkpoint_policy.is_due(len(events) + len(facts), is_importing=is_importing)
-        checkpoint = encode_state(after) if is_due else None
-        meta = () if after.private.importing else _meta_of(after)
-        expire_seconds = _expiry_of(after)
-        is_kept_now = expire_seconds is None and _expiry_of(before) is not None
-        request = AppendRequest(
-            chat_id=before.chat_id,
-            expected=before.head,
-            head=head,
-            version=FORMAT_VERSION,
-            events=events,
-            facts=facts,
-            acks=acks,
-            consumed=tuple((entry.inbox_id, entry.request_id) for entry in consumed),
-            checkpoint=checkpoint,
-            checkpoint_version=after.version,
-            trim=self.checkpoint_policy.trim_before() if is_due else None,
-            meta=meta if meta != self._meta or is_kept_now else (),
-            lifetime="persist" if is_kept_now else "" if expire_seconds is None else "expire",
-            expire_seconds=expire_seconds or 0,
+    def _request(self, builder: EntryBuilder, consumed: tuple[InboxEntry, ...]) -> Prepared:
+        """Return the append of what `builder` holds."""
+        return entry_append(
+            self.state,
+            self._entry_id,
+            builder,
+            consumed,
+            worker=self._worker,
             owner=self.owner,
-            parent=_parent_of(after),
-            blobs=blob_hashes(events, facts),
+            meta_before=self._meta,
+            policy=self.checkpoint_policy,
         )
-        return request, entry_id, after
 
-    def _digest(self, before: str, events: bytes, facts: bytes) -> str:
-        """Return a digest of 8 bytes over the previous head, the payload and the worker, so that the digests form a
-        chain (DISPATCH §3)."""
-        chain = hashlib.blake2b(before.encode(), digest_size=8)
-        for piece in (events, facts, self._worker.encode()):
-            chain.update(b"\0")
-            chain.update(piece)
-        return chain.hexdigest()
+    def _text_request(self) -> Prepared | None:
+        """Take the buffer and return the append of its text, if it holds nothing but one text."""
+        item = self._buffer[0] if len(self._buffer) == 1 else None
+        if not isinstance(item, AppendContent | AppendReasoning):
+            return None
+        if not self._is_indexed or self._buffer_bytes > OPS_MAX_TEXT_BYTES:
+            return None
+        prepared = text_append(
+            self.state,
+            self._entry_id,
+            item,
+            worker=self._worker,
+            owner=self.owner,
+            policy=self.checkpoint_policy,
+        )
+        if prepared is not None:
+            self._empty_buffer()
+        return prepared
+
+    def _empty_buffer(self) -> "deque[Item]":
+        """Return what was offered, and begin a new buffer."""
+        self._dirty.clear()
+        items, self._buffer, self._buffer_bytes = self._buffer, deque(), 0
+        self._room.set()
+        return items
 
 
 def _text_bytes(op: DeltaOp) -> int:
@@ -362,35 +365,3 @@ def _pieces(item: Item) -> Iterable[Item]:
         return (item,)
     step = OPS_MAX_TEXT_BYTES // 4  # in characters, which have at most four bytes each
     return [type(item)(item.text[start : start + step]) for start in range(0, len(item.text), step)]
-
-
-def _meta_of(state: OwnerState) -> tuple[tuple[str, str], ...]:
-    """Return the fields that lists and refusals need without reading the log."""
-    return (
-        ("state", "paused" if state.runtime.pause_reasons else state.runtime.state),  # also while a tool asks
-        ("title", state.thread.title),
-        ("model", state.thread.model),
-        ("mode", state.thread.mode),
-        ("message_count", str(len(state.path))),
-        ("queue", str(state.runtime.queue_size)),
-        ("waits", rank_of(state)),
-        *((("parent", parent),) if (parent := _parent_of(state)) else ()),
-    )
-
-
-def _expiry_of(state: OwnerState) -> int | None:
-    """Return the seconds after which a chat that is in no list goes if nothing changes; None for all other chats. A
-    chat without messages is in no list, nor is one whose import is not complete, nor a temporary one."""
-    if not state.nodes or state.private.importing:
-        return EMPTY_CHAT_TTL_SECONDS
-    if not state.thread.temporary:
-        return None
-    private = state.private
-    is_open = private.run is not None or private.queue or private.relations.running or private.relations.outbox
-    return TEMPORARY_RUN_TTL_SECONDS if is_open else TEMPORARY_CHAT_TTL_SECONDS
-
-
-def _parent_of(state: OwnerState) -> str:
-    """Return the parent's chat id by the server's own facts, since clients may set any `parent_id` in the thread."""
-    parent = state.private.relations.parent
-    return parent.chat_id if parent is not None else ""

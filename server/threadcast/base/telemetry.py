@@ -18,6 +18,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from threadcast.base.loop_metrics import LoopCounter, LoopHistogram
 from threadcast.base.redaction import Redactor
 
 __all__ = ["METRICS_CONTENT_TYPE", "LogFormat", "LogLevel", "Metrics", "configure_logging", "mask_secrets"]
@@ -175,9 +176,9 @@ class Metrics:
         self.storage_refused = count("storage_refused_total", "Requests refused because their caller stores too much")
 
         # The store.
-        self.appends = count("appends_total", "Entries appended to logs")
-        self.append_seconds = histogram(
-            "append_seconds", "Seconds from an append to the store's answer", _SHORT_SECONDS
+        self.appends = LoopCounter("threadcast_appends", "Entries appended to logs", self.registry)
+        self.append_seconds = LoopHistogram(
+            "threadcast_append_seconds", "Seconds from an append to the store's answer", _SHORT_SECONDS, self.registry
         )
         self.store_errors = count("store_errors_total", "Calls to the store that failed", "kind")
 
@@ -215,10 +216,11 @@ class Metrics:
 
         # The fan-out to readers.
         self.subscribers_inflight = gauge("subscribers_inflight", "Open event streams")
-        self.append_to_send_seconds = histogram(
-            "append_to_send_seconds",
+        self.append_to_send_seconds = LoopHistogram(
+            "threadcast_append_to_send_seconds",
             "Seconds from the append of an entry, by the store's clock, to the readers' sockets",
             _SHORT_SECONDS,
+            self.registry,
         )
         self.resyncs = count("resyncs_total", "Snapshots sent in the middle of a stream", "reason")
         self.streams_ended = count("streams_ended_total", "Event streams ended", "reason")

@@ -215,7 +215,9 @@ class Relay:
 
     def _take_at_once(self, log_message: LogMessage) -> bool:
         """Deliver the entry in `log_message` if it is the next one and there are few readers: then no task has to be
-        woken. Returns False for any other message, which `run` handles."""
+        woken. A message about the last entry is dropped. Returns False for any other message, which `run` handles."""
+        if log_message.head == self._state.head and log_message.head:
+            return True  # the worker in this process has passed the same entry on before it was published
         entry = carried_entry(self._state.head, log_message)
         if (
             entry is None

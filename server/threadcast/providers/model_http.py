@@ -21,7 +21,7 @@ import httpx2
 from threadcast.base.append_pace import PACE, Ticks
 from threadcast.providers.model_connection import ModelConnection
 
-__all__ = ["ModelTransport", "first_to_answer", "model_transport"]
+__all__ = ["ModelTransport", "first_to_answer", "model_transport", "plain_pieces"]
 
 IDLE_SECONDS = 5.0
 """Seconds for which an idle connection is reused: httpx2's default, below the timeouts of servers."""
@@ -33,6 +33,9 @@ ADDRESS_SECONDS = 2.0
 """Seconds to connect to one of several addresses: far above a round trip, and short enough that an unreachable IPv6
 address does not take the whole timeout."""
 
+_PIECES = "threadcast.pieces"
+"""The extension of a response in which `plain_pieces` finds the body."""
+
 Origin: TypeAlias = tuple[str, str, int]
 _Found: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
@@ -43,6 +46,16 @@ def model_transport(base_url: str) -> "ModelTransport | None":
     if any(scheme in getproxies() for scheme in ("http", "https", "all")):
         return None
     return ModelTransport(httpx2.create_ssl_context() if base_url.startswith("https:") else None)
+
+
+def plain_pieces(response: httpx2.Response) -> AsyncIterator[bytes] | None:
+    """Return the pieces of this body as they are read from the connection; None if the body is compressed or another
+    transport reads it. httpx2 and the SDK put five generators around the same pieces, which cost more than the read
+    itself. Closing the response closes the body as always."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        return None
+    pieces: _Body | None = response.extensions.get(_PIECES)
+    return pieces
 
 
 class ModelTransport(httpx2.AsyncBaseTransport):
@@ -69,7 +82,7 @@ class ModelTransport(httpx2.AsyncBaseTransport):
             raise
         self._answers_count += 1
         body = _Body(self, origin, connection, timeouts.get("read"))
-        extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason}
+        extensions = {"http_version": b"HTTP/1.1", "reason_phrase": head.reason, _PIECES: body}
         return httpx2.Response(head.status, headers=head.headers, stream=body, extensions=extensions)
 
     async def aclose(self) -> None:
@@ -135,9 +148,14 @@ class _Body(httpx2.AsyncByteStream):
         self._connection: ModelConnection | None = connection
         self._timeout_seconds = timeout_seconds
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        while self._connection is not None and (piece := await self._connection.read(self._timeout_seconds)):
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        piece = await self._connection.read(self._timeout_seconds) if self._connection is not None else b""
+        if not piece:
+            raise StopAsyncIteration
+        return piece
 
     async def aclose(self) -> None:
         connection, self._connection = self._connection, None

@@ -84,6 +84,8 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
         self, client: "AsyncAnthropic | AsyncAnthropicVertex", body: JsonObject
     ) -> AsyncGenerator[bytes, None]:
         """Yield the data of each event of one call."""
+        from threadcast.providers.model_http import plain_pieces
+
         # The body is passed as `extra_body`, which the SDK merges into its own body: the SDK would traverse all typed
         # messages. On Vertex AI the SDK moves the model from its own body into the path, so our body must not contain a
         # model.
@@ -101,7 +103,7 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
             if response.headers.get("content-type", "").startswith("application/json"):
                 raise model_failed("malformed", "a whole JSON answer in place of a stream of events")
             splitter = SseSplitter()
-            async for piece in response.iter_bytes():
+            async for piece in plain_pieces(response.http_response) or response.iter_bytes():
                 for data in splitter.feed(piece):
                     yield data
 

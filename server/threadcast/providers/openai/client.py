@@ -61,37 +61,29 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         """Ask the model. Closing or cancelling the iterator closes the connection, which stops the model."""
         client = await self._open()
         request = await self._named(request)
+        from threadcast.providers.model_http import plain_pieces
         from threadcast.providers.openai.errors import ERRORS
 
         reader = self._reader()
         with self._failures(ERRORS, reader):
-            async with aclosing(self._events(client, self._body(request), reader)) as reads:
-                async for events in reads:
-                    for delta in joined(reader, events):
+            async with AsyncExitStack() as stack:
+                # Without this deadline each retry would get the whole idle timeout again.
+                async with Deadline(self._settings.idle_timeout_seconds):
+                    response = await stack.enter_async_context(self._call(client, self._body(request)))
+                pieces = plain_pieces(response) or response.aiter_bytes()
+                if response.headers.get("content-type", "").startswith("application/json"):
+                    for delta in joined(reader, [await _whole(pieces)]):  # the answer is not streamed (PROV-3)
                         yield delta
+                else:
+                    splitter = SseSplitter()
+                    async for piece in pieces:
+                        for delta in joined(reader, splitter.feed(piece)):
+                            yield delta
+                        if reader.is_done:
+                            await _drain(pieces)
+                            break
         for delta in reader.end():
             yield delta
-
-    async def _events(
-        self, client: "AsyncOpenAI", body: JsonObject, reader: OpenAIReader
-    ) -> AsyncGenerator[list[bytes], None]:
-        """Yield the events of each read until `reader` is done. An answer that is not streamed is one event
-        (PROV-3)."""
-        async with AsyncExitStack() as stack:
-            # Without this deadline each retry would get the whole idle timeout again.
-            async with Deadline(self._settings.idle_timeout_seconds):
-                response = await stack.enter_async_context(self._call(client, body))
-            pieces = response.aiter_bytes()
-            if response.headers.get("content-type", "").startswith("application/json"):
-                yield [await _whole(pieces)]
-                return
-            splitter = SseSplitter()
-            async for piece in pieces:
-                if events := splitter.feed(piece):
-                    yield events
-                if reader.is_done:
-                    await _drain(pieces)
-                    return
 
     @asynccontextmanager
     async def _call(self, client: "AsyncOpenAI", body: JsonObject) -> "AsyncIterator[httpx2.Response]":

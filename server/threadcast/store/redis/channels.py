@@ -24,7 +24,7 @@ from threadcast.store.redis.connection import CONNECT_TIMEOUT_SECONDS, Redis, Re
 from threadcast.store.redis.keys import OlderFeeds
 from threadcast.store.redis.listener import Listener
 from threadcast.store.redis.outage import Outage, address_of
-from threadcast.store.topology.route import hang_up, settled_seconds_of
+from threadcast.store.topology.route import NOT_AT_HAND, hang_up, reply_at_hand, settled_seconds_of
 from threadcast_protocol.wire.errors import Unavailable
 
 __all__ = ["PLAIN", "SHARDED", "SUBSCRIBE_TIMEOUT_SECONDS", "Channels", "Subscriptions", "Words"]
@@ -62,6 +62,10 @@ class Subscriptions(Protocol):
     def subscribe(
         self, channels: Sequence[bytes], woken: Callable[[], None] | None = None
     ) -> AbstractAsyncContextManager[Listener]: ...
+
+    def confirmed_listeners(self, channel: bytes) -> Sequence[Listener]:
+        """Return the listeners of this process on a channel whose subscription the server has confirmed. A caller that
+        publishes may pass them its message itself (`log.py`). A Cluster returns none."""
 
 
 def _not_told() -> None:
@@ -117,6 +121,9 @@ class Channels:
             del self._listeners[channel]
             self._confirmed.discard(channel)
             self._say(self._words.unsubscribe, channel)
+
+    def confirmed_listeners(self, channel: bytes) -> Sequence[Listener]:
+        return self._listeners[channel] if channel in self._confirmed else ()
 
     def _hear_older(self, channel: bytes) -> None:
         """Subscribe to the feed channels of all lists, once there is a list: one pattern for the process."""
@@ -197,7 +204,11 @@ class Channels:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                reply: Reply = await connection.read_response(timeout=math.inf)
+                reply: Reply = reply_at_hand(connection)
+                if reply is NOT_AT_HAND:
+                    reply = await connection.read_response(timeout=math.inf)
+                elif isinstance(reply, Exception):
+                    raise reply
             except NoPermissionError:
                 # An ACL that allows channels by patterns refuses every other pattern. Feeds of this process then learn
                 # late of changes by processes of version 0.1.0.

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import anyio
 from anyio.abc import TaskGroup
@@ -23,14 +23,24 @@ from redis import exceptions as redis_errors
 from redis.asyncio.connection import AbstractConnection
 
 from threadcast.base.deadlines import Deadline
+from threadcast.store.redis.command import (
+    COMMAND_TIMEOUT_SECONDS,
+    Command,
+    OnReply,
+    Reply,
+    is_wanted,
+    seconds_for,
+)
 from threadcast.store.redis.scripts import SCRIPTS, Script
 from threadcast.store.topology.route import (
     CONNECT_TIMEOUT_SECONDS,
+    NOT_AT_HAND,
     Route,
     Value,
     hang_up,
     pack,
     progress_of,
+    reply_at_hand,
     reply_or_refusal,
 )
 from threadcast_protocol.wire.errors import Internal, StoreFull, ThreadcastError, Unavailable
@@ -49,22 +59,8 @@ __all__ = [
     "pack",
 ]
 
-Reply = Any  # Any: a reply is a nest of bytes, ints, None and lists whose shape depends on the command
-
-COMMAND_TIMEOUT_SECONDS = 2.0
-"""Seconds that a command may wait for a free lane, and seconds that its exchange with the server may then take. A
-command of ordinary size therefore has its answer or its error after 4 s, or later only while its bytes keep moving, at
-least every 2 s. No lease depends on this number: a worker whose heartbeat hangs stops its work by its own clock
-(`actor/host.py`)."""
-
-SECONDS_PER_MB = 0.5
-"""Seconds that a command gets in addition for each MB: a store on a busy machine needs seconds to read a blob of 16 MB
-from its socket."""
-
-LARGE_BYTES, LARGE_LANES = 262_144, 2
-"""A command of more than LARGE_BYTES is sent alone, since a heartbeat queued behind 16 MB on a slow line would lose its
-lease. LARGE_LANES limits the lanes that large commands use at a time, so that the others stay free for small
-commands."""
+LARGE_LANES = 2
+"""Maximum number of lanes that large commands use at a time, so that the others stay free for small commands."""
 
 LANES = 4
 """Maximum number of pipelines in flight: one slow reply (a load of megabytes) leaves three free lanes. With more lanes
@@ -144,39 +140,6 @@ def explain_error(wrong: Exception) -> ThreadcastError:
     return Internal(f"the store answered with an error: {wrong}")
 
 
-class _Command:
-    """One packed command, the future that waits for its reply, and the end of that wait (event-loop seconds)."""
-
-    __slots__ = ("answer", "expires_at", "packed")
-
-    def __init__(self, packed: bytes, answer: "asyncio.Future[Reply]", expires_at: float) -> None:
-        self.packed = packed
-        self.answer = answer
-        self.expires_at = expires_at
-
-    @property
-    def is_large(self) -> bool:
-        return len(self.packed) > LARGE_BYTES
-
-    def fail(self, wrong: Exception) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(explain_error(wrong))
-
-
-def _seconds_for(size_bytes: int) -> float:
-    """Return the seconds that commands of this total size may wait for a lane, and again the seconds for their
-    exchange."""
-    return COMMAND_TIMEOUT_SECONDS + SECONDS_PER_MB * size_bytes / 1_000_000
-
-
-def _is_wanted(command: _Command, now: float) -> bool:
-    """Return whether the command still needs an answer. A command past its deadline fails here, and needs no answer;
-    neither does a command whose caller was cancelled."""
-    if command.expires_at < now:
-        command.fail(TimeoutError())
-    return not command.answer.done()
-
-
 class AccessRefused(Unavailable):
     """The store refuses the user or password of store.url. A starting process ends with this error; a running process
     waits, because the password may be about to change in the store."""
@@ -233,8 +196,9 @@ class Commands(ABC):
         """Queue a command now and return the future of its reply; commands queued in one tick are one pipeline."""
 
     @abstractmethod
-    async def call(self, name: str, keys: Sequence[bytes], *arguments: Value) -> Reply:
-        """Run a script. Raises Unavailable; the script then ran once or not at all."""
+    async def call(self, name: str, keys: Sequence[bytes], *arguments: Value, on_reply: OnReply | None = None) -> Reply:
+        """Run a script. Raises Unavailable; the script then ran once or not at all. A Cluster does not call
+        `on_reply`."""
 
     async def all(self, commands: Sequence[Sequence[Value]]) -> list[Reply]:
         """Return the replies of commands sent in one tick; the first error is raised after all have answered."""
@@ -261,8 +225,8 @@ class Redis(Commands):
         self.route = route
         self._scripts = scripts
         self._lane_count = lanes
-        self._pending: deque[_Command] = deque()
-        self._large: deque[list[_Command]] = deque()  # batches of one large command, taken from the pending commands
+        self._pending: deque[Command] = deque()
+        self._large: deque[list[Command]] = deque()  # batches of one large command, taken from the pending commands
         self._large_lanes = 0
         self._idle: list[asyncio.Future[None]] = []
         self._is_waking = False
@@ -287,27 +251,27 @@ class Redis(Commands):
 
     # the interface for the rest of the store
 
-    def send(self, *command: Value) -> "asyncio.Future[Reply]":
+    def send(self, *command: Value, on_reply: OnReply | None = None) -> "asyncio.Future[Reply]":
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Reply] = loop.create_future()
         if self._tasks is None or len(self._pending) >= PENDING_MAX:
             answer.set_exception(Unavailable("the store is closed" if self._tasks is None else "the store is too slow"))
             return answer
         packed = pack(*command)
-        self._pending.append(_Command(packed, answer, loop.time() + _seconds_for(len(packed))))
+        self._pending.append(Command(packed, answer, loop.time() + seconds_for(len(packed)), on_reply))
         if not self._is_waking:
             self._wake_lane()
         return answer
 
-    async def call(self, name: str, keys: Sequence[bytes], *arguments: Value) -> Reply:
+    async def call(self, name: str, keys: Sequence[bytes], *arguments: Value, on_reply: OnReply | None = None) -> Reply:
         script = self._scripts[name]
         command = (b"EVALSHA", script.sha, len(keys), *keys, *arguments)
         try:
-            return await self.send(*command)
+            return await self.send(*command, on_reply=on_reply)
         except ScriptMissing:
             await self.send(b"SCRIPT", b"LOAD", script.source)
         try:
-            return await self.send(*command)
+            return await self.send(*command, on_reply=on_reply)
         except ScriptMissing:  # another server has answered: the primary changed again, or a proxy serves several
             raise Unavailable("the store forgets its scripts") from None
 
@@ -345,25 +309,25 @@ class Redis(Commands):
         finally:
             await hang_up(connection)
 
-    def _next_batch(self, now: float) -> list[_Command]:
+    def _next_batch(self, now: float) -> list[Command]:
         """Return the next commands to send. Runs one tick after the lane was woken, so that it finds all commands of
         that tick."""
         self._is_waking = False
-        batch: list[_Command] = []
+        batch: list[Command] = []
         while self._pending and len(batch) < BATCH_MAX:
             command = self._pending.popleft()
             if command.is_large:
                 is_asked = bool(batch) and batch[-1].packed == _ASKING  # ASKING applies to the command after it
                 self._large.append([batch.pop(), command] if is_asked else [command])
-            elif _is_wanted(command, now):
+            elif is_wanted(command, now):
                 batch.append(command)
         while not batch and self._large and self._large_lanes < LARGE_LANES:
-            batch = [command for command in self._large.popleft() if _is_wanted(command, now)]
+            batch = [command for command in self._large.popleft() if is_wanted(command, now)]
         if self._pending or (self._large and self._large_lanes < LARGE_LANES):
             self._wake_lane()
         return batch
 
-    async def _exchange_large(self, connection: AbstractConnection, batch: list[_Command]) -> None:
+    async def _exchange_large(self, connection: AbstractConnection, batch: list[Command]) -> None:
         """Send a large command as `_exchange` does. After a success, the large commands that wait for a lane get their
         full time again."""
         self._large_lanes += 1
@@ -374,30 +338,35 @@ class Redis(Commands):
         if batch[-1].answer.cancelled() or batch[-1].answer.exception() is None:
             now = asyncio.get_running_loop().time()
             for command in (each for waiting in self._large for each in waiting):
-                command.expires_at = now + _seconds_for(len(command.packed))
+                command.expires_at = now + seconds_for(len(command.packed))
 
-    async def _exchange(self, connection: AbstractConnection, batch: list[_Command]) -> None:
+    async def _exchange(self, connection: AbstractConnection, batch: list[Command]) -> None:
         """Send one pipeline and read its replies. Boundary: errors are passed to the callers, and the lane
         continues."""
         answered = 0
         try:
             packed = b"".join([command.packed for command in batch])
             async with Deadline(COMMAND_TIMEOUT_SECONDS, partial(progress_of, connection)) as deadline:
-                deadline.allow(_seconds_for(len(packed)))
+                deadline.allow(seconds_for(len(packed)))
                 await self.route.open(connection)
                 await connection.send_packed_command([packed], False)
                 for command in batch:
-                    reply = await reply_or_refusal(connection)
+                    reply = reply_at_hand(connection)
+                    if reply is NOT_AT_HAND:
+                        reply = await reply_or_refusal(connection)
                     answered += 1
                     if isinstance(reply, redis_errors.ResponseError):
                         self.route.leave_if_demoted(connection, reply)
-                        command.fail(reply)
-                    elif not command.answer.done():
-                        command.answer.set_result(reply)
+                        command.fail(explain_error(reply))
+                        continue
+                    if not command.answer.done():
+                        command.answer.set_result(reply)  # wakes the caller in the next turn of the loop
+                    if command.on_reply is not None:
+                        command.on_reply(reply)
         except Exception as wrong:
             await hang_up(connection)  # replies may still be on their way
             for command in batch[answered:]:
-                command.fail(wrong)
+                command.fail(explain_error(wrong))
         except asyncio.CancelledError:
             for command in batch[answered:]:
                 command.fail(Unavailable("the store is being closed"))

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from threadcast.base.lean_event import LeanEvent
+from threadcast.store.ports import AtOnce, LogMessage
 
 __all__ = ["QUEUE_MAX_MESSAGES", "Listener"]
 
@@ -26,12 +27,13 @@ class Listener:
     one reader. `woken` is called whenever a message is queued."""
 
     __slots__ = (
-        "_at_once",
         "_has_arrived",
         "_missed",
+        "_parse",
         "_queue",
         "_queue_bytes",
         "_woken",
+        "at_once",
         "channels",
         "dropped_count",
         "ready",
@@ -51,7 +53,9 @@ class Listener:
         self._queue: list[bytes | None] = []  # an empty deque takes 760 bytes
         self._queue_bytes = 0
         self._has_arrived = LeanEvent()
-        self._at_once: Callable[[bytes], bool] | None = None
+        self.at_once: AtOnce | None = None
+        """Handles messages while none is queued, also those that do not come through the channel."""
+        self._parse: Callable[[bytes], LogMessage] | None = None
         self._woken = woken
 
     @property
@@ -59,10 +63,10 @@ class Listener:
         """Whether no message waits, so that the reader would wait for the next one."""
         return not self._queue
 
-    def first_ask(self, at_once: Callable[[bytes], bool]) -> None:
-        """Offer each message to `at_once` while the queue is empty; a message for which `at_once` returns False is
-        queued. `at_once` must not raise."""
-        self._at_once = at_once
+    def first_ask(self, at_once: AtOnce, parse: Callable[[bytes], LogMessage]) -> None:
+        """Offer each message to `at_once` while the queue is empty, parsed by `parse`; a message for which `at_once`
+        returns False is queued. Neither may raise."""
+        self.at_once, self._parse = at_once, parse
 
     def __aiter__(self) -> "Listener":
         return self
@@ -79,8 +83,10 @@ class Listener:
     def offer(self, payload: bytes | None) -> None:
         """Queue a payload, or drop the queue when it is full. Never waits, so that a slow reader cannot delay the
         publisher."""
-        if self._at_once is not None and payload is not None and not self._queue and self._at_once(payload):
-            return
+        if self.at_once is not None and payload is not None and not self._queue:
+            assert self._parse is not None
+            if self.at_once(self._parse(payload)):
+                return
         size = 0 if payload is None else len(payload)
         if len(self._queue) >= QUEUE_MAX_MESSAGES or self._queue_bytes + size > QUEUE_MAX_BYTES:
             self.dropped_count += len(self._queue) + 1

@@ -6,6 +6,7 @@ or a checkpoint. An unreadable message counts as a missed message.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -16,7 +17,15 @@ from threadcast.store.ports import AtOnce, LogMessage
 from threadcast.store.redis.listener import Listener
 from threadcast_protocol.wire.ids import EntryId
 
-__all__ = ["DELETED", "Following", "InboxSignals", "ListenedSignals", "LogMessages", "parse_log_message"]
+__all__ = [
+    "DELETED",
+    "Following",
+    "InboxSignals",
+    "ListenedSignals",
+    "LogMessages",
+    "delta_payload",
+    "parse_log_message",
+]
 
 DELETED = b'["deleted"]'
 
@@ -69,6 +78,11 @@ def parse_log_message(chat_id: str, payload: bytes | None) -> LogMessage:
     )
 
 
+def delta_payload(head: str, before: str, time_ms: bytes, version: int, events: bytes) -> bytes:
+    """Return the message that `append_delta.lua` publishes for an entry."""
+    return b'["%b","%b",%b,%d,%b,[]]' % (head.encode(), before.encode(), time_ms, version, events)
+
+
 class LogMessages:
     """Iterates over a listener's payloads as log messages, parsed when they are read."""
 
@@ -76,7 +90,7 @@ class LogMessages:
         self._chat_id = chat_id
         self._listener = listener
         if at_once is not None:
-            listener.first_ask(lambda payload: at_once(parse_log_message(chat_id, payload)))
+            listener.first_ask(at_once, partial(parse_log_message, chat_id))
 
     @property
     def is_empty(self) -> bool:

@@ -19,6 +19,7 @@ from anyio.abc import TaskStatus
 
 from threadcast.store.ports import Standing
 from threadcast.store.redis.channels import SHARDED, Channels
+from threadcast.store.redis.command import OnReply
 from threadcast.store.redis.connection import LANES, Commands, Redirected, Redis, Reply, ScriptMissing, Value
 from threadcast.store.redis.keys import never_of
 from threadcast.store.redis.scripts import SHARDED_SCRIPTS
@@ -111,7 +112,7 @@ class Cluster(Commands):
         self._go(command, answer, HOPS_MAX, self._route(_slot(command)))
         return answer
 
-    async def call(self, name: str, keys: Sequence[bytes], *arguments: Value) -> Reply:
+    async def call(self, name: str, keys: Sequence[bytes], *arguments: Value, on_reply: OnReply | None = None) -> Reply:
         """Run a script on the node of its keys, which share a slot. Raises Unavailable; the script then ran once or not
         at all."""
         script = SHARDED_SCRIPTS[name]

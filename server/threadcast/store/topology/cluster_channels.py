@@ -63,6 +63,9 @@ class ClusterChannels:
                     del self._holders[channel]
                     self._owners.pop(channel, None)
 
+    def confirmed_listeners(self, channel: bytes) -> Sequence[Listener]:
+        return ()  # in the moment in which a slot moves, a message would reach no process
+
     def _owner_of(self, channel: bytes) -> Channels | None:
         node = self._cluster.node_of(channel)
         return None if node is None else node.channels
