@@ -4,7 +4,7 @@ Only the number of its format is newer. An older version must not read newer dat
 differences do not matter. The number is patched where it is used, before the process has opened anything.
 """
 
-import threadcast.actor.writer
+import threadcast.actor.append_request
 import threadcast.api.run_watch
 import threadcast.chat.entries
 import threadcast.chat.entry_builder
@@ -18,7 +18,7 @@ NEXT = threadcast.chat.entries.FORMAT_VERSION + 1
 for module in (
     threadcast.chat.entries,
     threadcast.chat.entry_builder,
-    threadcast.actor.writer,
+    threadcast.actor.append_request,
     threadcast.api.run_watch,
     threadcast.store.load,
 ):

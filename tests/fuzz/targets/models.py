@@ -4,10 +4,13 @@ The adapters' own `stream` runs, with only the response's bytes replaced, so tha
 well as the readers. The law is PROV-7's: deltas of the right types that can form an answer, or `ModelFailed`.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
+import httpx2
 import msgspec
 
 from tests.fuzz.mutator import pieces
@@ -22,7 +25,7 @@ from threadcast.providers.google.gemini import Google
 from threadcast.providers.google.request import contents_and_config
 from threadcast.providers.openai.chat import OpenAIChat
 from threadcast.providers.openai.chat_wire import object_text
-from threadcast.providers.openai.client import OpenAIReader, OpenAIServer
+from threadcast.providers.openai.client import OpenAIServer
 from threadcast.providers.openai.responses import OpenAIResponses
 from threadcast.providers.sse_split import SseSplitter
 from threadcast.providers.tolerant import Mender
@@ -35,8 +38,6 @@ from threadcast_protocol.wire.messages import FunctionCall, JsonObject, Message,
 
 __all__ = ["import_sdks", "model_targets"]
 
-_T = TypeVar("_T")
-
 _REQUEST = Request(model="m", messages=[Message(role="user", content="hi", message_id="m1")])
 
 
@@ -47,12 +48,19 @@ class _Fed:
         self.chunks: list[bytes] = []
 
     def events(self) -> list[bytes]:
-        return [event for events in self.reads() for event in events]
-
-    def reads(self) -> list[list[bytes]]:
-        """Return the events of each piece."""
         splitter = SseSplitter()
-        return [splitter.feed(chunk) for chunk in self.chunks]
+        return [event for chunk in self.chunks for event in splitter.feed(chunk)]
+
+
+class _Body(httpx2.AsyncByteStream):
+    """The body of an answer, a chunk a read."""
+
+    def __init__(self, chunks: Sequence[bytes]) -> None:
+        self._chunks = chunks
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for chunk in self._chunks:
+            yield chunk
 
 
 class _Unasked(OpenAIServer):
@@ -61,13 +69,10 @@ class _Unasked(OpenAIServer):
     async def _open(self) -> Any:  # Any: there is no client, and the code does not call one
         return None
 
-    async def _events(
-        self, client: object, body: JsonObject, reader: OpenAIReader
-    ) -> AsyncGenerator[list[bytes], None]:
-        for events in self.fed.reads():
-            yield events
-            if reader.is_done:
-                return
+    @asynccontextmanager
+    async def _call(self, client: object, body: JsonObject) -> AsyncIterator[httpx2.Response]:
+        encode(body)
+        yield httpx2.Response(200, stream=_Body(self.fed.chunks))
 
 
 class _Chat(_Unasked, OpenAIChat):
@@ -101,14 +106,8 @@ class _Google(Google):
             yield read_chunk(event, mender)
 
 
-def _run(coroutine: Coroutine[object, None, _T]) -> _T:
-    """Runs a coroutine that never waits, without an event loop."""
-    try:
-        coroutine.send(None)
-    except StopIteration as done:
-        value: _T = done.value
-        return value
-    raise AssertionError("it waits")
+_loop = asyncio.new_event_loop()
+"""The loop of all inputs: a loop for each would cost more than the input."""
 
 
 async def _gathered(deltas: AsyncIterator[Delta]) -> list[Delta]:
@@ -119,7 +118,7 @@ def _adapter(provider: Provider, fed: _Fed) -> Law:
     def law(data: bytes, random: Random) -> bool:
         fed.chunks = pieces(random, data)
         try:
-            deltas = _run(_gathered(provider.stream(_REQUEST)))
+            deltas = _loop.run_until_complete(_gathered(provider.stream(_REQUEST)))
             assembler = Assembler((), lambda: f"c{random.getrandbits(64):x}")
             ops = [assembler.feed(delta) for delta in deltas]
         except ModelFailed as failed:
