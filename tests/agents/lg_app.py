@@ -75,7 +75,7 @@ guarded = create_agent(
 )
 asker = create_agent(model(("confirm", {"what": "go"})), tools=[confirm])
 unending = create_agent(LocalModel(write=lambda _: [f"{WORDS} " * 5_000], word_seconds=0.005))
-killed = create_agent(model(("slow", {"seconds": 5}), ("pay", {"dollars": 7}), word_seconds=0.03), tools=[slow, pay])
+killed = create_agent(model(("slow", {"seconds": 3600}), ("pay", {"dollars": 7}), word_seconds=0.03), tools=[slow, pay])
 
 
 class Trip(TypedDict):

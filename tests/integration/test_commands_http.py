@@ -87,6 +87,18 @@ async def test_a_malformed_command_is_400_with_the_place_and_nothing_is_stored(
     assert (await client.get(f"/v1/chats/{chat_id}")).status_code == 404
 
 
+async def test_a_compressed_body_and_a_request_without_a_host_are_told_so(
+    client: httpx2.AsyncClient, chat_id: str
+) -> None:
+    path = f"/v1/chats/{chat_id}/commands"
+    compressed = await client.post(path, content=b"x", headers={"Content-Encoding": "gzip"})
+    assert (compressed.status_code, compressed.json()["code"]) == (400, "bad_request")
+    assert "Content-Encoding: gzip" in compressed.json()["detail"]
+    nameless = await client.get("/v1/chats", headers={"Host": ""})
+    assert (nameless.status_code, nameless.json()["code"]) == (400, "bad_request")
+    assert "no Host header" in nameless.json()["detail"]
+
+
 @pytest.mark.parametrize("name", ["..%2Fetc", "a%20b", "a%0Ab", "x" * 129, "subscribe", "feed", "import", "%00"])
 async def test_chat_ids_that_are_no_ids_are_refused(client: httpx2.AsyncClient, name: str) -> None:
     answer = await client.post(f"/v1/chats/{name}/commands", json=user_message("a", "x"))

@@ -25,7 +25,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, metavar="SEED", help="run this one alone")
     parser.add_argument("--history", action="store_true", help="with --seed: print what happened")
     parser.add_argument("--mix", choices=sorted(MIXES), help="this weather for every seed")
-    parser.add_argument("--rule", choices=[rule.name for rule in RULES], help="switch this safety rule off")
+    parser.add_argument(
+        "--rule",
+        metavar="NAME",
+        choices=[rule.name for rule in RULES],
+        help="switch this safety rule off; a wrong name lists them",
+    )
     parser.add_argument("--mutations", action="store_true", help="switch off one rule after the other")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
     asked = parser.parse_args()

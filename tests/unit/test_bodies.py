@@ -84,3 +84,17 @@ def test_whatever_is_wrong_with_what_we_stored_is_one_kind_of_error(data: bytes)
             decode(data)
     with pytest.raises(BadRequest):
         decode_inbox_body(data)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"type":"abort","client_request_id":"\xff"}', "the body is not UTF-8 (byte 37)"),
+        (b'{"type":"abort","client_request_id":"\\ud83d\\ude00\\ud83d"}', "half of a surrogate pair (byte 49)"),
+        (b'{"type":"abort","client_request_id":"\\ud83d\\ude00', "not JSON: Input data was truncated"),
+    ],
+)
+def test_a_body_that_is_no_text_is_told_where(body: bytes, sentence: str) -> None:
+    with pytest.raises(BadRequest) as wrong:
+        decode_command(body)
+    assert wrong.value.message.endswith(sentence)

@@ -135,6 +135,15 @@ def test_an_answer_that_was_taken_back_or_changed_is_called_so() -> None:
     )
 
 
+def test_an_answer_without_text_goes_unsaid_and_so_does_a_change_that_is_no_edit() -> None:
+    question = message("u", "user", "go")
+    removed = {"type": "message_removed", "message_id": "a"}
+    assert shown(snapshot(question), started("a"), removed) == shown(snapshot(question))
+    for content, note in (("go", ""), ("stay", "(an earlier message was edited)\n")):
+        updated = {"type": "message_updated", "message_id": "u", "message": message("u", "user", content)}
+        assert shown(snapshot(question), updated) == shown(snapshot(question)) + note
+
+
 def test_a_continued_answer_shows_its_new_part_only() -> None:
     events = [
         snapshot(message("a", "assistant", "Once", finish_reason="length")),

@@ -4,6 +4,7 @@ Bodies of requests, exports, and arguments and results of tools are decoded here
 Accepted JSON can be decoded and encoded everywhere else in the product, at any depth of the call stack.
 """
 
+import re
 from array import array
 from itertools import accumulate
 from typing import TypeVar
@@ -15,7 +16,7 @@ from threadcast_protocol.wire.json_scan import SLICE_BYTES, OutsideStrings
 from threadcast_protocol.wire.mending import mend, mend_text, read_mended
 from threadcast_protocol.wire.messages import JsonObject
 
-__all__ = ["NESTING_MAX", "decode_body", "is_too_deep", "read_json", "read_object"]
+__all__ = ["NESTING_MAX", "decode_body", "is_too_deep", "not_json", "read_json", "read_object"]
 
 NESTING_MAX = 128
 """The maximum depth of nested lists and objects. A decoder is limited by the interpreter's stack, 1,000 calls by
@@ -26,6 +27,7 @@ levels. RFC 8259 section 9 lets a parser set such a limit."""
 _T = TypeVar("_T")
 
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_half_pair = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 _BUT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -56,12 +58,24 @@ def decode_body(decoder: "msgspec.json.Decoder[_T]", body: bytes, nesting_max: i
         text, path = explain(wrong)
         raise BadRequest(text, path=path) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
-        raise BadRequest(f"the body is not JSON: {wrong}") from None
+        raise BadRequest(not_json(body, wrong)) from None
     except RecursionError:
         raise _too_deep(nesting_max) from None
     if is_too_deep(body, nesting_max):  # checked last: brackets in a body that is not JSON would take longer to count
         raise _too_deep(nesting_max)
     return decoded
+
+
+def not_json(body: bytes, wrong: Exception) -> str:
+    """Return the sentence for a body that a decoder refused with `wrong`: msgspec reports bytes that are not UTF-8 by
+    their offset in a string, and half of a surrogate pair (RFC 8259 §8.2) as a truncated body."""
+    try:
+        body.decode()
+    except UnicodeDecodeError as invalid:
+        return f"the body is not UTF-8 (byte {invalid.start})"
+    if "truncated" in str(wrong) and (half := _half_pair.search(body)):
+        return f"the body has half of a surrogate pair (byte {half.start()})"
+    return f"the body is not JSON: {wrong}"
 
 
 def _too_deep(limit: int) -> BadRequest:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from threadcast_protocol.wire.bodies import decode_body
+from threadcast_protocol.wire.bodies import decode_body, not_json
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.ids import Id, Name
 from threadcast_protocol.wire.messages import JsonObject
@@ -320,5 +320,5 @@ def body_digest(body: bytes) -> str:
     try:
         canonical = _canonical.encode(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
-        raise BadRequest(f"the body is not JSON: {wrong}") from None
+        raise BadRequest(not_json(body, wrong)) from None
     return hashlib.sha256(canonical).hexdigest()

@@ -28,7 +28,7 @@ from threadcast.profiles.profile import Profiles
 from threadcast.settings.doors import Doors
 from threadcast.settings.limits import Limits
 from threadcast.store.ports import ChatMeta, Store
-from threadcast_protocol.wire.errors import IdTaken, NotFound, TooLarge
+from threadcast_protocol.wire.errors import BadRequest, IdTaken, NotFound, TooLarge
 from threadcast_protocol.wire.ids import check_chat_id
 from threadcast_protocol.wire.principal import Principal
 
@@ -241,10 +241,14 @@ async def hand_body(
 
     Raises:
         RateLimited, Unavailable: the caller, or all callers together, send too many bytes at the same time.
+        BadRequest: the body is compressed.
         TooLarge: the body, or the Content-Length that announces it, is above `max_bytes`.
         BodyTooSlow: the body did not arrive within the timeout and one second for each `BODY_MIN_BYTES_PER_SECOND`
         bytes received.
     """
+    coding = request.headers.get("content-encoding", "identity")
+    if coding != "identity":
+        raise BadRequest(f"the body is compressed (Content-Encoding: {coding[:50]}); send it uncompressed")
     told = request.headers.get("content-length", "")
     if told.isdigit() and int(told) > max_bytes:
         raise TooLarge(f"the body is larger than {max_bytes} bytes")

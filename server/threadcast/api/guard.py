@@ -92,8 +92,11 @@ def _check_once(scope: Scope) -> None:
 
 
 def _check_local(headers: Headers) -> None:
-    """Raise Forbidden unless the request names a loopback host and came without a proxy."""
+    """Raise BadRequest if the request names no host, and Forbidden if the host is not loopback or the request came
+    through a proxy."""
     host = headers.get("host", "")
+    if not host:
+        raise BadRequest("the request has no Host header (RFC 9112 §3.2)")
     if not is_loopback(_name_of(host)):
         raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
     proxied = next((name for name in _PROXIED if name in headers), None)

@@ -42,7 +42,7 @@ class Transcript:
         self._pen = Pen(is_live=is_live, has_colors=has_colors, width=width)
         self._steps = StepLines(self._pen)
         self._has_snapshot = False
-        self._seen: set[str] = set()
+        self._seen: dict[str, str] = {}  # texts of the shown messages
         self._draft_id: str | None = None
         self._draft: list[str] = []
         self._is_thinking = False
@@ -74,12 +74,11 @@ class Transcript:
                     self._pen.note(f"(cut off: {event['finish_reason']})")
             case "message_removed":
                 if event["message_id"] == self._draft_id:
-                    self._draft_id = None
-                    self._pen.note("(that answer was taken back)")
+                    self._take_back()
             case "messages_truncated":
                 self._pen.note(f"(the history was cut to {event['from_index']} messages)")
             case "message_updated":
-                self._pen.note("(an earlier message was edited)")
+                self._note_edit(event["message"])
             case "thread_updated":
                 for key in ("title", "model", "mode"):
                     if event.get(key):
@@ -134,8 +133,7 @@ class Transcript:
                 for message in messages[:earlier]:
                     self._remember(message)
         if self._draft_id is not None and all(message["message_id"] != self._draft_id for message in messages):
-            self._draft_id = None
-            self._pen.note("(that answer was taken back)")
+            self._take_back()
         for message in messages:
             if message["message_id"] != draft_id:
                 self._take_message(message, is_history=True)
@@ -147,7 +145,7 @@ class Transcript:
         self._ask(runtime.get("pause_reasons", ()))
 
     def _remember(self, message: Json) -> None:
-        self._seen.add(message["message_id"])
+        self._seen[message["message_id"]] = _text(message.get("content", ""))
         self._take_calls(message.get("tool_calls", ()))
 
     def _take_calls(self, calls: Sequence[Json]) -> None:
@@ -180,6 +178,19 @@ class Transcript:
                 self._error(text, "")
             case role:
                 self._pen.note(f"[{role}] {short(text, RESULT_MAX_CHARS)}")
+
+    def _note_edit(self, message: Json) -> None:
+        """Say that the text of an earlier message has changed; nothing if only its other fields have."""
+        text = _text(message.get("content", ""))
+        if self._seen.get(message["message_id"], text) != text:
+            self._pen.note("(an earlier message was edited)")
+            self._seen[message["message_id"]] = text
+
+    def _take_back(self) -> None:
+        """End the draft, and say so if a part of it was shown."""
+        if self._draft or self._is_thinking:
+            self._pen.note("(that answer was taken back)")
+        self._draft_id, self._draft, self._is_thinking = None, [], False
 
     def _begin_draft(self, message_id: str) -> None:
         if message_id != self._draft_id:
