@@ -26,6 +26,7 @@ ROWS = {
     "latency": "append to reader, POST to 202, POST to first delta",
     "memory": "the memory of an idle reader, a chat at rest, a running chat and a stalled reader",
     "join": "a snapshot of 10, 1,000 and 10,000 messages, alone and 500 at once; resume",
+    "long_chats": "a turn in chats of 10, 1,000 and 10,000 messages; the neighbours of long chats",
     "agents": "durable agents: 1,000 parked ones, the cost of a step, the replay of 1,000 recorded operations",
     "frameworks": "served agents of other frameworks: CPU of a token over the framework streaming into a list",
     "doors": "CPU of a token through each door for other clients, beside our own stream",

@@ -29,7 +29,7 @@ from threadcast.chat.exports import ChatExport, export_lines
 from threadcast_protocol.wire.messages import Message
 from threadcast_protocol.wire.thread import ThreadChanges
 
-__all__ = ["measure"]
+__all__ = ["export_of", "measure"]
 
 ALONE_MAX_MS = 50.0
 """The limit for joining a chat of 1,000 messages."""
@@ -80,7 +80,7 @@ async def _measured(stack: ExitStack, directory: Path, lengths: tuple[int, ...],
         for length in lengths:
             progress(f"join: {length:,} messages are laid down")
             chat_id = f"long-{length}"
-            answer = await client.post(f"{web.url}/v1/chats/import", content=_export(chat_id, length))
+            answer = await client.post(f"{web.url}/v1/chats/import", content=export_of(chat_id, length)[0])
             assert answer.json()["imported"] == [chat_id], answer.text
             asked = user_message("go", "go on", params={"model": MODEL})
             assert (await client.post(f"{web.url}/v1/chats/{chat_id}/commands", json=asked)).status_code == 202
@@ -161,7 +161,8 @@ def _cpu(spent: list[Spent], times: int = 1) -> list[float]:
     return [each.cpu * times for each in spent]
 
 
-def _export(chat_id: str, count: int) -> bytes:
+def export_of(chat_id: str, count: int) -> tuple[bytes, list[Message]]:
+    """Return an exported chat of so many messages, as the body of an import, and its messages."""
     messages = [
         Message(
             role="assistant" if number % 2 else "user",
@@ -173,7 +174,7 @@ def _export(chat_id: str, count: int) -> bytes:
         for number in range(count)
     ]
     chat = ChatExport(chat_id=chat_id, thread=ThreadChanges(), leaf_id=messages[-1].message_id, messages=messages)
-    return b"".join(export_lines(chat))
+    return b"".join(export_lines(chat)), messages
 
 
 if __name__ == "__main__":

@@ -50,6 +50,7 @@ class _Answers(asyncio.Protocol):
         self._plan = plan
         self._loop = asyncio.get_running_loop()
         self._asked = bytearray()
+        self._whole = 0
         self._left = 0
         self._due = math.inf
         self._timer: asyncio.TimerHandle | None = None
@@ -64,14 +65,23 @@ class _Answers(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._asked += data
-        head, ended, body = self._asked.partition(b"\r\n\r\n")
-        length = _BODY_LENGTH.search(head)
-        if not ended or length is None or len(body) < int(length[1]):
+        if not self._whole:  # searched for once: a body may have megabytes
+            head, ended, _ = self._asked.partition(b"\r\n\r\n")
+            length = _BODY_LENGTH.search(head)
+            if not ended or length is None:
+                return
+            self._whole = len(head) + len(ended) + int(length[1])
+        if len(self._asked) < self._whole:
             return
+        self._plan.asked_bytes, self._whole = self._whole, 0
         self._asked.clear()
         self._transport.write(_HEAD)
         self._left = self._plan.tokens_count
         self._plan.streaming_count += 1
+        if self._left == 1:  # the answer of an instant model
+            self._due = self._loop.time()
+            self._speak()
+            return
         # Streams that began at the same time must not write at the same time.
         self._due = self._loop.time() + self._plan.next_share() * self._plan.interval_seconds
         self._timer = self._loop.call_at(self._due, self._speak)
@@ -101,6 +111,7 @@ class _Plan:
         self.sent_count = 0
         self.streaming_count = 0
         self.keep_count: float = math.inf
+        self.asked_bytes = 0
         self._begun_count = 0
 
     def next_share(self) -> float:
@@ -118,7 +129,7 @@ class _Plan:
             self.interval_seconds = 1 / number
         elif order == "keep":
             self.keep_count = number
-        pipe.send(self.streaming_count if order == "streaming" else self.sent_count)
+        pipe.send({"streaming": self.streaming_count, "asked": self.asked_bytes}.get(order, self.sent_count))
 
 
 def _serve(listener: socket.socket, pipe: Connection) -> None:
@@ -141,7 +152,7 @@ class ModelServer:
         self._pipe = pipe
 
     def answer_with(self, tokens_count: int, tokens_per_second: int = TOKENS_PER_SECOND) -> None:
-        """Set the number of tokens of all later answers, and the pace of each."""
+        """Set the number of tokens of all later answers, and the pace of each. An answer of one token is sent at once."""
         self._ask("pace", tokens_per_second)
         self._ask("tokens", tokens_count)
 
@@ -160,6 +171,10 @@ class ModelServer:
     def streaming_count(self) -> int:
         """Return the number of answers that are written now."""
         return self._ask("streaming", 0)
+
+    def asked_bytes(self) -> int:
+        """Return the size of the last request, with its head."""
+        return self._ask("asked", 0)
 
     def _ask(self, order: str, number: int) -> int:
         self._pipe.send((order, number))
