@@ -120,7 +120,7 @@ def _check_folds(world: "World") -> OwnerState | None:
         world.fail(f"the log folds to {state.head!r}, its head is {chat.head!r}")
     for worker in world.workers:
         kept = worker.worker_context.cache._states.get(("c1", chat.head))
-        if kept is not None and kept[0] != state:
+        if kept is not None and kept[0].state != state:
             world.fail(f"{worker.name} keeps another state of this head than the log says")
     return state
 

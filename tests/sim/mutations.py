@@ -20,9 +20,10 @@ from threadcast.actor.actor import Actor
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.former_owner import FormerOwner
 from threadcast.actor.silent_owners import SilentOwners
-from threadcast.actor.worker_context import StateCache
+from threadcast.actor.worker_context import Cached, StateCache
 from threadcast.actor.writer import Writer
 from threadcast.agent_loop import recovery
+from threadcast.agent_loop.history.kept_view import KeptView
 from threadcast.chat import decider
 from threadcast.chat.entries import Fence, RawEntry
 from threadcast.chat.owner_state import OwnerState, empty_owner_state
@@ -62,9 +63,8 @@ def _read_before_the_fence(put: Put) -> None:
             lambda: context.store.take(self.chat_id, context.worker, self._why)
         )
         state = fold_loaded(self.chat_id, loaded, with_facts=True) if loaded.head else empty_owner_state(self.chat_id)
-        return self._new_writer(
-            taken, _with_fence(state, taken, context.worker, self._why), CheckpointPolicy.of(extent_of(loaded))
-        )
+        fenced = _with_fence(state, taken, context.worker, self._why)
+        return self._new_writer(taken, Cached(fenced, CheckpointPolicy.of(extent_of(loaded)), KeptView()))
 
     put(Actor, "_open", open_carelessly)
 
@@ -83,11 +83,11 @@ def _with_fence(state: OwnerState, taken: Taken, worker: str, why: str) -> Owner
 
 
 def _cache_uncompared(put: Put) -> None:
-    def pop(self: StateCache, chat_id: str, head: str) -> tuple[OwnerState, CheckpointPolicy] | None:
+    def pop(self: StateCache, chat_id: str, head: str) -> Cached | None:
         for key in reversed(list(self._states)):
             if key[0] == chat_id:
-                state, checkpoint_policy, _ = self._states.pop(key)
-                return replace(state, head=head), checkpoint_policy
+                cached, _ = self._states.pop(key)
+                return cached._replace(state=replace(cached.state, head=head))
         return None
 
     put(StateCache, "pop", pop)

@@ -17,10 +17,9 @@ from tests.sim.clock import LEASE_SECONDS
 from tests.sim.loop import Process
 from tests.sim.people import PERSON
 from tests.sim.tally import COUNTS
-from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.host import Host, LeaseTimings
 from threadcast.actor.run_slots import Rank, RunSlots
-from threadcast.actor.worker_context import StateCache, WorkerContext
+from threadcast.actor.worker_context import Cached, StateCache, WorkerContext
 from threadcast.chat.owner_state import OwnerState
 from threadcast.profiles.profile import ChatTools, Profile, Profiles
 from threadcast.providers.base import AGENTS
@@ -44,7 +43,7 @@ LOOK_TIMINGS = LeaseTimings(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, swee
 class _Cache(StateCache):
     """Counts how often a cached state was used and how often it belonged to another history."""
 
-    def pop(self, chat_id: str, head: str) -> tuple[OwnerState, CheckpointPolicy] | None:
+    def pop(self, chat_id: str, head: str) -> Cached | None:
         had = any(name == chat_id for name, _ in self._states)
         found = super().pop(chat_id, head)
         if found is not None:

@@ -29,18 +29,19 @@ from threadcast.actor.run_slots import RunSlot
 from threadcast.actor.run_task import RunTask
 from threadcast.actor.sources import source_of
 from threadcast.actor.titling import Titling
-from threadcast.actor.worker_context import WorkerContext
+from threadcast.actor.worker_context import Cached, WorkerContext
 from threadcast.actor.writer import Writer
 from threadcast.agent_loop.answer.final import say_final_word
 from threadcast.agent_loop.durable.inputs import durable_agent, lacks_agent
 from threadcast.agent_loop.durable.plan import MISSING_MS, say_missing
+from threadcast.agent_loop.history.kept_view import KeptView
 from threadcast.agent_loop.plan import is_worked_on, next_deadline_ms, stops, wanted_model
 from threadcast.agent_loop.recovery import can_continue, recover
 from threadcast.agent_loop.steps import RunAgent, Step, Wait
 from threadcast.chat.entries import Fence, RawEntry
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.internal_commands import BeginSubchat
-from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.chat.owner_state import empty_owner_state
 from threadcast.chat.runs import fail_run
 from threadcast.store.load import NewerVersion, fold_checked, load_folded
 from threadcast.store.ports import Fenced, Lost, Released, Taken
@@ -186,40 +187,41 @@ class Actor:
             _log.info("chat.taken_over", chat_id=self.chat_id)
         cached = context.cache.pop(self.chat_id, taken.previous)
         if taken.previous == "" or cached is not None:
-            state, checkpoint_policy = cached or (empty_owner_state(self.chat_id), CheckpointPolicy())
+            cached = cached or Cached(empty_owner_state(self.chat_id), CheckpointPolicy(), KeptView())
             fence = RawEntry(
                 entry_id=Head.parse(taken.head).entry_id,
                 head=taken.head,
                 before=taken.previous,
-                position=state.position,
+                position=cached.state.position,
                 time_ms=taken.time_ms,
                 version=0,
                 fence=Fence(context.worker, why),
             )
-            state, _ = fold_checked(state, fence, with_facts=True)
-            return self._new_writer(taken, state, checkpoint_policy)
+            state, _ = fold_checked(cached.state, fence, with_facts=True)
+            return self._new_writer(taken, cached._replace(state=state))
         folded = await self._retry_policy.until_answered(
             lambda: load_folded(context.store, self.chat_id, with_facts=True)
         )
         if folded.state.head != taken.head:
             raise Fenced
-        return self._new_writer(taken, folded.state, CheckpointPolicy.of(folded.extent))
+        return self._new_writer(taken, Cached(folded.state, CheckpointPolicy.of(folded.extent), KeptView()))
 
-    def _new_writer(self, taken: Taken, state: OwnerState, checkpoint_policy: CheckpointPolicy) -> Writer:
+    def _new_writer(self, taken: Taken, opened: Cached) -> Writer:
         self._slot.begin(taken.owner)
         return Writer(
             self._context.store,
             self._context.worker,
-            state,
+            opened.state,
             owner=taken.owner,
             new_id=self._context.new_id,
             metrics=self._context.metrics,
-            checkpoint_policy=checkpoint_policy,
+            checkpoint_policy=opened.checkpoint_policy,
             profile_params=self._context.profiles.params_of,
             before_end=lambda builder: say_final_word(builder, self._context.profiles.tools_of(builder.state)),
             clock_ahead_ms=taken.time_ms - int(time.time() * 1000),
             traces=self._context.traces,
             append_group=self._context.append_group,
+            kept_view=opened.kept_view,
         )
 
     async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:
@@ -388,7 +390,7 @@ class Actor:
             return False
         if short is not None:
             writer.checkpoint_policy.move_checkpoint(Head.parse(head).entry_id, len(short.checkpoint), short.trim)
-        self._context.cache.put(writer.state, writer.checkpoint_policy)
+        self._context.cache.put(writer.state, writer.checkpoint_policy, writer.kept_view)
         if check_ms is not None:
             self._slot.wait(writer.state, check_ms)
         return True

@@ -19,6 +19,7 @@ from threadcast.actor.run_slots import RunSlot
 from threadcast.actor.worker_context import WorkerContext
 from threadcast.actor.writer import Writer
 from threadcast.agent_loop.calls.client_events import Emitted
+from threadcast.agent_loop.history.kept_view import KeptView
 from threadcast.agent_loop.loop import AgentLoop
 from threadcast.agent_loop.plan import advance
 from threadcast.agent_loop.steps import RunTool, Step
@@ -168,6 +169,10 @@ class RunTask:
     @property
     def state(self) -> OwnerState:
         return self._writer.state
+
+    @property
+    def kept_view(self) -> KeptView:
+        return self._writer.kept_view
 
     async def commit(self, write: Callable[[EntryBuilder], _T]) -> _T:
         if self._is_over:

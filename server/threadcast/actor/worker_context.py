@@ -6,12 +6,14 @@
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from threadcast.actor.append_group import AppendGroup
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.claim_gate import ClaimGate
 from threadcast.actor.run_slots import RunSlots
 from threadcast.actor.traces import Traces
+from threadcast.agent_loop.history.kept_view import KeptView
 from threadcast.agent_loop.ports import Authorizations, ModelTable
 from threadcast.agent_loop.reasons import Reasons
 from threadcast.base.telemetry import Metrics
@@ -23,7 +25,7 @@ from threadcast.tools.process_pool import ProcessPool
 from threadcast.tools.runner import ToolRunner
 from threadcast_protocol.wire.ids import NewId
 
-__all__ = ["StateCache", "WorkerContext", "random_id"]
+__all__ = ["Cached", "StateCache", "WorkerContext", "random_id"]
 
 CACHE_MAX_BYTES = 256_000_000
 """The most memory that the folded states of released chats take in a worker (DESIGN §2). The process takes some 1.6
@@ -40,13 +42,21 @@ def random_id(prefix: str) -> str:
     return f"{prefix}_{secrets.token_hex(10)}"
 
 
+class Cached(NamedTuple):
+    """A folded state, the checkpoint policy of its log, and what was made of its messages for the model."""
+
+    state: OwnerState
+    checkpoint_policy: CheckpointPolicy
+    kept_view: KeptView
+
+
 class StateCache:
     """A cache of folded states by chat and head. A state is valid only while its head is the head of the chat's log.
     The least recently used states are removed first."""
 
     def __init__(self, max_bytes: int = CACHE_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._states: OrderedDict[tuple[str, str], tuple[OwnerState, CheckpointPolicy, int]] = OrderedDict()
+        self._states: OrderedDict[tuple[str, str], tuple[Cached, int]] = OrderedDict()
         self._bytes = 0
 
     @property
@@ -54,27 +64,30 @@ class StateCache:
         """The memory that the cached states take, by their estimates."""
         return self._bytes
 
-    def put(self, state: OwnerState, checkpoint_policy: CheckpointPolicy) -> None:
-        """Keep `state` with the checkpoint policy of its log."""
+    def put(self, state: OwnerState, checkpoint_policy: CheckpointPolicy, kept_view: KeptView | None = None) -> None:
+        """Keep `state` with the checkpoint policy of its log, and with its view if there is room for both."""
         size = checkpoint_policy.state_bytes + STATE_BYTES + MESSAGE_BYTES * len(state.nodes)
+        kept_view = kept_view or KeptView()
+        if size + kept_view.size_bytes > self._max_bytes:
+            kept_view = KeptView()
+        size += kept_view.size_bytes
         if size > self._max_bytes:
             return
         self.pop(state.chat_id, state.head)
-        self._states[state.chat_id, state.head] = (state, checkpoint_policy, size)
+        self._states[state.chat_id, state.head] = Cached(state, checkpoint_policy, kept_view), size
         self._bytes += size
         while self._bytes > self._max_bytes:
-            _, (_, _, oldest) = self._states.popitem(last=False)
+            _, (_, oldest) = self._states.popitem(last=False)
             self._bytes -= oldest
 
-    def pop(self, chat_id: str, head: str) -> tuple[OwnerState, CheckpointPolicy] | None:
-        """Remove and return the state with exactly this head, and its checkpoint policy; None if the cache has no such
-        state."""
+    def pop(self, chat_id: str, head: str) -> Cached | None:
+        """Remove and return the state with exactly this head; None if the cache has no such state."""
         found = self._states.pop((chat_id, head), None)
         if found is None:
             return None
-        state, checkpoint_policy, size = found
+        cached, size = found
         self._bytes -= size
-        return state, checkpoint_policy
+        return cached
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from threadcast.actor.append_request import Meta, Prepared, entry_append, is_ind
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.traces import Traces
 from threadcast.agent_loop.calls.client_events import Emitted
+from threadcast.agent_loop.history.kept_view import KeptView
 from threadcast.agent_loop.tracing import end_trace
 from threadcast.base.append_pace import PACE
 from threadcast.base.telemetry import Metrics
@@ -67,7 +68,7 @@ class Writer:
     principal that owns the chat. `checkpoint_policy` holds the size of the log; without a policy the log counts as new.
     `profile_params` returns the defaults of the chat's profile. `before_end` completes the answers of a run that ends.
     `clock_ahead_ms` says how far the store's clock, which deadlines use, is ahead of this machine's clock. All writers
-    of a process share an `append_group`."""
+    of a process share an `append_group`. `kept_view` is a view of this state that was cached with it."""
 
     def __init__(
         self,
@@ -84,8 +85,10 @@ class Writer:
         clock_ahead_ms: int = 0,
         traces: Traces | None = None,
         append_group: AppendGroup | None = None,
+        kept_view: KeptView | None = None,
     ) -> None:
         self.state = state
+        self.kept_view = kept_view or KeptView()
         self._entry_id = Head.parse(state.head).entry_id
         self._append_group = append_group or AppendGroup()
         if state.draft is not None:

@@ -173,7 +173,14 @@ class AgentLoop:
         prefills = provider.prefills(model)
         tools = self._chat.tools()
         request = build_request(
-            state, tools, provider.name, model, with_tools=step.with_tools, shown=shown, prefills=prefills
+            state,
+            tools,
+            provider.name,
+            model,
+            with_tools=step.with_tools,
+            shown=shown,
+            prefills=prefills,
+            kept=self._chat.kept_view,
         )
         unsaid = Continuation(shown, is_prefilled=bool(request.prefix))
         info = model_info(provider, model)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from threadcast.agent_loop.calls.client_events import Emitted
+from threadcast.agent_loop.history.kept_view import KeptView
 from threadcast.agent_loop.tracing import Trace
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.owner_state import OwnerState
@@ -26,6 +27,10 @@ class ChatPort(Protocol):
 
     @property
     def state(self) -> OwnerState: ...
+
+    @property
+    def kept_view(self) -> KeptView:
+        """What was made of the chat's earlier messages for the model."""
 
     async def commit(self, write: Callable[[EntryBuilder], _T]) -> _T:
         """Write one entry, behind everything that was offered before. Returns when the entry is durable."""

@@ -22,6 +22,7 @@ from threadcast.chat.scopes import Scope
 from threadcast.profiles.context import context_of
 from threadcast.providers.base import Delta, ModelParams, ReasoningDelta, Request, TextDelta
 from threadcast.providers.complete import Completion
+from threadcast.providers.unchanged import Unchanged
 from threadcast.tools.base import ToolResult
 from threadcast.tools.runner import ToolRun
 from threadcast_protocol.wire.errors import ModelFailed
@@ -224,7 +225,7 @@ class RoundTrace:
         ]
         record.left_out.clear()
         record.system, record.params = request.system, request.params
-        record.messages = referred(request.messages, state)
+        record.messages = referred(request.messages, state, request.unchanged)
         record.tools, record.prefix = [tool.name for tool in request.tools], request.prefix
         self._asked_at = time.monotonic()
 
@@ -273,27 +274,27 @@ class RoundTrace:
         return round((time.monotonic() - self._asked_at) * 1_000)
 
 
-def referred(messages: Sequence[Message], state: OwnerState) -> list[Message | MessagesRef]:
+def referred(
+    messages: Sequence[Message], state: OwnerState, unchanged: Unchanged | None = None
+) -> list[Message | MessagesRef]:
     """Return `messages` with references to those that `state` holds. Consecutive messages share a reference."""
-    found: list[Message | MessagesRef] = []
-    nodes = state.nodes
-    last, count, characters = "", 0, 0
-    for message in messages:
-        if nodes.get(message.message_id) is not message:
-            if count:
-                found.append(MessagesRef(last, count, characters))
-            found.append(message)
-            count = 0
-            continue
-        if count and message.parent_id != last:
-            found.append(MessagesRef(last, count, characters))
-            count = 0
-        if not count:
-            characters = 0
-        last, count, characters = message.message_id, count + 1, characters + characters_of(message)
-    if count:
-        found.append(MessagesRef(last, count, characters))
-    return found
+
+    def add(before: list[Message | MessagesRef], more: Sequence[Message]) -> list[Message | MessagesRef]:
+        found = before.copy()
+        for message in more:
+            last, held = found[-1] if found else None, state.nodes.get(message.message_id)
+            if held is not message and held != message:
+                found.append(message)
+            elif isinstance(last, MessagesRef) and message.parent_id == last.last:
+                characters = last.characters + characters_of(message)
+                found[-1] = MessagesRef(message.message_id, last.count + 1, characters)
+            else:
+                found.append(MessagesRef(message.message_id, 1, characters_of(message)))
+        return found
+
+    if unchanged is None:
+        return add([], messages)
+    return add(unchanged.fold("references", messages, [], add), messages[unchanged.count :])
 
 
 def characters_of(message: Message) -> int:

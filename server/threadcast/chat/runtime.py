@@ -11,9 +11,9 @@ from threadcast_protocol.wire.events import ContextUse, RuntimeUpdated
 
 __all__ = ["context_use", "say_runtime"]
 
-RECENT_MESSAGES = 1_000
-"""The messages in which token counts are looked for. Counts further back do not tell what the path uses now, and some
-model servers never send any: then each event of a run would search the whole path."""
+RECENT_MESSAGES = 256
+"""The messages in which token counts are looked for: two rounds with the most calls. Counts further back do not tell
+what the path uses now. Some model servers never send any, and each event of a run would search the whole path."""
 
 
 def say_runtime(

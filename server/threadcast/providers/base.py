@@ -10,6 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from threadcast.providers.unchanged import Unchanged
 from threadcast.settings.models import UNNAMED_MODEL, Prefill
 from threadcast.settings.models import Model as ModelInfo
 from threadcast_protocol.wire.messages import JsonObject, Message, Usage
@@ -206,6 +207,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     stream: bool = True
     """Whether the answer is streamed; otherwise the answer is requested as a whole and arrives as one delta
     (PROV-3)."""
+
+    unchanged: Unchanged | None = None
+    """The beginning of `messages` that the chat's later requests share; None if it is short, or not known."""
 
     run: RunInfo | None = None
     """None for a call beside a run, such as the call for a title."""

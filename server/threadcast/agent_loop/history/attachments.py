@@ -11,11 +11,13 @@ from itertools import pairwise
 from typing import TypeVar
 
 import anyio.to_thread
+import msgspec
 import structlog
 from msgspec.structs import replace
 
 from threadcast.chat.tool_results import cut_text
 from threadcast.providers.base import ModelInfo, Request
+from threadcast.providers.unchanged import Unchanged
 from threadcast_protocol.wire.blobs import Blob, data_url, decode_base64, encode_base64, parse_blob_url
 from threadcast_protocol.wire.content import MESSAGE_TEXT_MAX_BYTES
 from threadcast_protocol.wire.messages import (
@@ -68,15 +70,22 @@ async def resolve(
 ) -> Request:
     """Return `request` as its model can take it. If `info` is None, the kinds that the model accepts are unknown, so
     all parts are sent. `note` is called for each omitted part with the reason (PROV-8)."""
-    if not any(_has_attachments(message) for message in request.messages):
+    unchanged = request.unchanged
+    plain = _Plain() if unchanged is None else unchanged.fold("plain", request.messages, _Plain(), _Plain.plus)
+    later = request.messages[plain.count :]
+    if not plain.has_ended and not any(map(_has_attachments, later)):
         return request
-    messages, left_out = await resolved_messages(request.messages, info, fetch)
+    messages, left_out = await resolved_messages(later, info, fetch)
     if note is not None:
         for line in left_out:
             note(line)
     if left_out:
         _log.info("attachments.left_out", model=request.model, count=len(left_out), first=left_out[0])
-    return replace(request, messages=messages)
+    return replace(
+        request,
+        messages=[*request.messages[: plain.count], *messages],
+        unchanged=None if unchanged is None else Unchanged(plain.count, unchanged.made),
+    )
 
 
 async def resolved_messages(messages: Sequence[_M], info: ModelInfo | None, fetch: Fetch) -> tuple[list[_M], list[str]]:
@@ -92,6 +101,19 @@ def _has_attachments(message: Message) -> bool:
         return bool(message.attachments)
     is_plain = isinstance(message.content, str) or all(isinstance(part, TextPart) for part in message.content)
     return not is_plain or bool(message.context_files)
+
+
+class _Plain(msgspec.Struct, frozen=True):
+    """The number of messages before the first one with attachments."""
+
+    count: int = 0
+    has_ended: bool = False
+
+    def plus(self, messages: Sequence[Message]) -> "_Plain":
+        if self.has_ended:
+            return self
+        more = next((index for index, each in enumerate(messages) if _has_attachments(each)), None)
+        return _Plain(self.count + len(messages)) if more is None else _Plain(self.count + more, True)
 
 
 class _LeftOut(Exception):

@@ -7,7 +7,8 @@ A parameter of the command overrides the thread's, which overrides the profile's
 from collections.abc import Sequence
 
 from threadcast.agent_loop.answer.continuation import INSTRUCTION
-from threadcast.agent_loop.history.view import model_view
+from threadcast.agent_loop.history.kept_view import KeptView
+from threadcast.agent_loop.history.view import messages_of, view_of
 from threadcast.chat.owner_state import OwnerState
 from threadcast.chat.params import all_set
 from threadcast.profiles.context import context_of, interaction_of, payloads_of
@@ -35,17 +36,20 @@ def build_request(
     with_tools: bool,
     shown: str = "",
     prefills: bool = False,
+    kept: KeptView | None = None,
 ) -> Request:
     """Return the request for the open round. `model` is the name that `provider` uses; `shown` is text of this answer
     that people have seen already. A provider that `prefills` gets `shown` as the beginning of its answer. Other
-    providers get the text as a message with an instruction to continue."""
+    providers get the text as a message with an instruction to continue. `kept` saves work on messages of earlier
+    turns."""
     run = state.private.run
     defaults = tools.profile.params
     values = {name: found.value for name, found in all_set(state, defaults).items()}
     instructions = values.get("custom_instructions") or ""
     offered = tools.specs() if with_tools else []
     chosen: JsonObject = {name: values[name] for name in _PARAMS if name in values}
-    messages, prefix = model_view(state, defaults), ""
+    view = view_of(state, defaults, kept)
+    messages, prefix = messages_of(state, view), ""
     if shown and state.draft is not None:
         if prefills:
             prefix = shown.rstrip()
@@ -54,6 +58,7 @@ def build_request(
     return Request(
         model=model,
         messages=messages,
+        unchanged=view.unchanged,
         system=system_prompt(tools.profile.sections, prompt_context(state, tools, offered, instructions)),
         tools=offered,
         params=ModelParams(**chosen),

@@ -7,28 +7,28 @@ without its call. A summary replaces the messages that it covers. Nothing is del
 """
 
 import msgspec
-from msgspec.structs import replace
 
-from threadcast.agent_loop.calls.hiding import true_call
 from threadcast.agent_loop.history.compaction import cut_point, is_bounded
+from threadcast.agent_loop.history.kept_view import KeptView, shown_messages
 from threadcast.chat.owner_state import OwnerState, Summary
 from threadcast.chat.params import effective
+from threadcast.providers.unchanged import Unchanged
 from threadcast_protocol.wire.messages import JsonObject, Message
 
-__all__ = ["View", "compaction_of", "model_view", "view_of"]
-
-MODEL_ROLES = frozenset({"user", "assistant", "system", "tool"})
+__all__ = ["View", "compaction_of", "messages_of", "model_view", "view_of", "with_asides"]
 
 
 class View(msgspec.Struct, frozen=True):
     """The messages that a model may see, before they are shortened. `summary` comes before `messages`. `runs_from` is
     the index in `messages` of the question that the open run answers. `cut` is the number of oldest messages to leave
-    out (HIST-2)."""
+    out (HIST-2). `unchanged` tells which of the messages that the model reads are the same in each call; None if there
+    are none."""
 
     summary: Summary | None
     messages: list[Message]
     runs_from: int
     cut: int
+    unchanged: Unchanged | None = None
 
     @property
     def size(self) -> int:
@@ -38,7 +38,11 @@ class View(msgspec.Struct, frozen=True):
 def model_view(state: OwnerState, defaults: JsonObject) -> list[Message]:
     """Return the messages of the active path for the next model call, without the open draft. `defaults` are the
     parameters of the chat's profile."""
-    view = view_of(state, defaults)
+    return messages_of(state, view_of(state, defaults))
+
+
+def messages_of(state: OwnerState, view: View) -> list[Message]:
+    """Return the messages that the model reads."""
     messages = with_asides(state, view.messages[view.cut :])
     return [view.summary.message, *messages] if view.summary is not None else messages
 
@@ -55,63 +59,33 @@ def compaction_of(state: OwnerState, defaults: JsonObject) -> JsonObject | None:
     return {"strategy": "truncate", "before": view.size, "after": after, "covered": view.cut, "elapsed_ms": 0}
 
 
-def view_of(state: OwnerState, defaults: JsonObject) -> View:
-    """Return the path as a model may see it, and where it must be cut."""
+def view_of(state: OwnerState, defaults: JsonObject, kept: KeptView | None = None) -> View:
+    """Return the path as a model may see it, and where it must be cut. `kept` saves the work on the messages of earlier
+    turns."""
     drafted = state.draft.message.message_id if state.draft is not None else None
     question = _question_index(state)
-    earlier = {key: index for index, key in enumerate(state.path[:question])}
-    summary = _summary_on(state, earlier)
-    begin = earlier[summary.last] + 1 if summary is not None else 0
-    path = [state.nodes[key] for key in state.path[begin:] if key != drafted]
+    summary, begin = _summary_on(state, question)
     without_tools = effective(state, "history_tools", defaults).value == "none"
-    answered = {message.tool_call_id for message in path if message.role == "tool"}
-    called: set[str] = set()
-    view: list[Message] = []
-    runs_from = 0
-    for message in path:
-        is_earlier = message.message_id in earlier
-        if message.role not in MODEL_ROLES or (without_tools and is_earlier and message.role == "tool"):
-            continue
-        if message.role == "assistant":
-            calls = [] if without_tools and is_earlier else [c for c in message.tool_calls if c.id in answered]
-            called.update(call.id for call in calls)
-            if not calls and not message.content:
-                continue
-            if message.tool_calls:
-                message = replace(message, tool_calls=[true_call(state, call) for call in calls])
-            view.append(message)
-        elif message.role != "tool" or message.tool_call_id in called:
-            withheld = state.private.withheld.get(message.message_id)
-            view.append(message if withheld is None else replace(message, content=withheld))
-        else:
-            continue
-        runs_from += is_earlier
-    if called:
-        view = _results_behind_their_calls(view)
-    return View(summary, view, runs_from, cut_point(state, defaults, view, runs_from))
+    earlier = list(map(state.nodes.__getitem__, state.path[begin:question]))
+    later = [state.nodes[key] for key in state.path[question:] if key != drafted]
+    if drafted is not None and len(later) == len(state.path) - question:
+        earlier = [message for message in earlier if message.message_id != drafted]
+    found = kept.view_of(state, earlier, later, without_tools=without_tools) if kept and summary is None else None
+    view, runs_from, unchanged = found or (*shown_messages(state, earlier, later, without_tools=without_tools), None)
+    cut = cut_point(state, defaults, view, runs_from)
+    is_whole = summary is None and not cut and not state.private.asides
+    return View(summary, view, runs_from, cut, unchanged if is_whole else None)
 
 
-def _results_behind_their_calls(view: list[Message]) -> list[Message]:
-    """Move the results of each message behind it, in the order of its calls (LOOP-3), as providers require. In the log
-    they have the order in which they came, for example from several editors, or from the branches of a durable
-    agent."""
-    at = {call.id: (number, rank) for number, each in enumerate(view) for rank, call in enumerate(each.tool_calls)}
-    number_of = {id(each): number for number, each in enumerate(view)}
-
-    def where(message: Message) -> tuple[int, int]:
-        if message.role == "tool" and message.tool_call_id in at:
-            return at[message.tool_call_id]
-        return number_of[id(message)], -1
-
-    return sorted(view, key=where)
-
-
-def _summary_on(state: OwnerState, earlier: dict[str, int]) -> Summary | None:
-    """Return the summary that covers most of this path. A summary whose last message is on another branch does not
-    count. On this path a summary covers everything before its last message, because the parent of a message never
-    changes."""
-    held = [summary for summary in state.private.summaries if summary.last in earlier]
-    return max(held, key=lambda summary: earlier[summary.last], default=None)
+def _summary_on(state: OwnerState, question: int) -> tuple[Summary | None, int]:
+    """Return the summary that covers most of the path before the index `question`, and the index after its last
+    message. A summary whose last message is on another branch does not count. On this path a summary covers everything
+    before its last message, because the parent of a message never changes."""
+    found, begin = None, 0
+    for summary in state.private.summaries:
+        if summary.last in state.path[begin:question]:
+            found, begin = summary, state.path.index(summary.last, begin) + 1
+    return found, begin
 
 
 def with_asides(state: OwnerState, kept: list[Message]) -> list[Message]:

@@ -5,13 +5,23 @@ than OpenAI does (reasoning in two spellings, timings, whole answers instead of 
 are never sent to the model.
 """
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import msgspec
 
-from threadcast.providers.base import FinishReason, ModelParams, Prefill, PromptProgress, Request, ToolCallDelta
+from threadcast.providers.base import (
+    FinishReason,
+    ModelParams,
+    Prefill,
+    PromptProgress,
+    Request,
+    ToolCallDelta,
+)
 from threadcast.providers.openai.samplers import sampling
 from threadcast.providers.tolerant import Count
+from threadcast.providers.unchanged import Encoded
+from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.bodies import read_object
 from threadcast_protocol.wire.messages import (
     FilePart,
@@ -181,20 +191,21 @@ def request_body(
     samplers: frozenset[str] = frozenset(),
     program: str = "",
 ) -> JsonObject:
-    """Return the JSON body. Parameters that are None are left to the provider; `extra_body` overrides everything
+    """Return the JSON body; the messages that are unchanged since an earlier request are encoded in it already.
+    Parameters that are None are left to the provider; `extra_body` overrides everything
     (PROV-5). `samplers` are the samplers that the server accepts; `program` is the server's software
     (`samplers.PROGRAMS`), '' when it is unknown."""
-    messages: list[JsonObject] = [{"role": "system", "content": request.system}] if request.system else []
-    shown: list[JsonObject] = []  # images of tool results, collected until the last result of the round
-    for message in request.messages:
-        if message.role != "tool" and shown:
-            messages.append(_seen(shown))
-            shown = []
-        messages.extend(_message(message, send_reasoning_back=send_reasoning_back))
-        if message.role == "tool" and not isinstance(message.content, str):
-            shown += [_part(part) for part in message.content if isinstance(part, ImagePart)]
-    if shown:
-        messages.append(_seen(shown))
+    messages: list[JsonObject | msgspec.Raw] = [{"role": "system", "content": request.system}] if request.system else []
+    later = request.messages
+    if request.unchanged is not None:
+
+        def add(encoded: Encoded, more: Sequence[Message]) -> Encoded:
+            return encoded.plus(encode(_messages(more, send_reasoning_back=send_reasoning_back))[1:-1])
+
+        encoded = request.unchanged.fold(f"openai_chat {send_reasoning_back}", later, Encoded(), add)
+        messages += map(msgspec.Raw, encoded.pieces)  # each has several messages, with commas between them
+        later = later[request.unchanged.count :]
+    messages += _messages(later, send_reasoning_back=send_reasoning_back)
     body: JsonObject = {
         "model": request.model,
         "messages": messages,
@@ -250,6 +261,21 @@ def _params(params: ModelParams, max_tokens_field: str) -> JsonObject:
         max_tokens_field: params.max_tokens,
     }
     return {name: value for name, value in chosen.items() if value is not None}
+
+
+def _messages(history: Sequence[Message], *, send_reasoning_back: bool) -> list[JsonObject]:
+    messages: list[JsonObject] = []
+    shown: list[JsonObject] = []  # images of tool results, collected until the last result of the round
+    for message in history:
+        if message.role != "tool" and shown:
+            messages.append(_seen(shown))
+            shown = []
+        messages.extend(_message(message, send_reasoning_back=send_reasoning_back))
+        if message.role == "tool" and not isinstance(message.content, str):
+            shown += [_part(part) for part in message.content if isinstance(part, ImagePart)]
+    if shown:
+        messages.append(_seen(shown))
+    return messages
 
 
 def _message(message: Message, *, send_reasoning_back: bool) -> list[JsonObject]:

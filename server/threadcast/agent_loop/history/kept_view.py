@@ -1,0 +1,143 @@
+"""Keeps the beginning of a chat's view from model call to model call, so that a turn of a long chat does not look at
+each message again.
+
+A `KeptView` belongs to the folded state of one chat and is dropped with it. It is only a cache: it compares the
+messages that it has seen with the state's, and begins again when they differ, for instance on another branch. So the
+view is the same with and without it (`tests/unit/test_kept_view.py`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from threadcast.agent_loop.calls.hiding import true_call
+from threadcast.chat.owner_state import OwnerState
+from threadcast.providers.unchanged import Unchanged
+from threadcast_protocol.wire.messages import Message
+
+__all__ = ["KeptView", "shown_messages"]
+
+MODEL_ROLES = frozenset({"user", "assistant", "system", "tool"})
+
+KEPT_MIN_COUNT = 256
+"""The least messages before a question that are kept. The view of fewer takes 0.2 ms, and a chat at rest must not take
+more memory for that."""
+
+MESSAGE_BYTES = 32
+"""The memory of a kept message: its place in two lists, which the list's growth doubles."""
+
+
+class KeptView:
+    """The messages of a chat before the open question, as the model reads them. `min_count` is the least number of
+    messages that is kept."""
+
+    def __init__(self, min_count: int = KEPT_MIN_COUNT) -> None:
+        self._min_count = min_count
+        self._begin()
+
+    def _begin(self) -> None:
+        self._seen: list[Message] = []
+        self._view: list[Message] = []
+        self._result_ids: set[str] = set()
+        self._call_ids: set[str] = set()
+        self._without_tools = False
+        self._withheld: Mapping[str, str] = {}
+        self._hidden: Mapping[str, str] = {}
+        self._unchanged = Unchanged(0, {})
+
+    @property
+    def size_bytes(self) -> int:
+        """The memory that this view takes beyond the state's messages."""
+        return MESSAGE_BYTES * len(self._seen) + self._unchanged.size_bytes
+
+    def view_of(
+        self, state: OwnerState, earlier: list[Message], later: list[Message], *, without_tools: bool
+    ) -> tuple[list[Message], int, Unchanged] | None:
+        """Return what `shown_messages` returns, and which of the shown messages are unchanged. Returns None if there
+        are only few `earlier` messages, or if their calls and results are mixed with those of `later` ones. The first
+        of the `later` messages must be a user's."""
+        if len(earlier) < self._min_count or not later or later[0].role != "user":
+            return None
+        known = len(self._seen)
+        added = earlier[known:]
+        if not (
+            earlier[:known] == self._seen
+            and self._without_tools == without_tools
+            and _are_same(self._withheld, state.private.withheld, self._result_ids)
+            and _are_same(self._hidden, state.private.hidden_arguments, self._call_ids)
+            and self._call_ids.isdisjoint(_call_ids(added))
+        ):
+            self._begin()
+            self._without_tools, added = without_tools, earlier
+        self._withheld, self._hidden = state.private.withheld, state.private.hidden_arguments
+        if added:
+            self._seen += added
+            self._view += shown_messages(state, added, (), without_tools=without_tools)[0]
+            self._call_ids.update(_call_ids(added))
+            self._result_ids.update(message.message_id for message in added if message.role == "tool")
+            self._unchanged = Unchanged(len(self._view), self._unchanged.made)
+        if not self._call_ids.isdisjoint(_call_ids(later)):
+            return None
+        shown, _ = shown_messages(state, (), later, without_tools=without_tools)
+        return [*self._view, *shown], len(self._view), self._unchanged
+
+
+def shown_messages(
+    state: OwnerState, earlier: Sequence[Message], later: Sequence[Message], *, without_tools: bool
+) -> tuple[list[Message], int]:
+    """Return the messages that a model may see, and how many of them are `earlier` than the open question. With
+    `without_tools`, earlier calls and results are left out."""
+    answered = {message.tool_call_id for part in (earlier, later) for message in part if message.role == "tool"}
+    called: set[str] = set()
+    view: list[Message] = []
+    earlier_count = 0
+    for part in (earlier, later):
+        leaves_tools_out = without_tools and part is earlier
+        for message in part:
+            if message.role not in MODEL_ROLES or (leaves_tools_out and message.role == "tool"):
+                continue
+            if message.role == "assistant":
+                if message.tool_calls:
+                    calls = [] if leaves_tools_out else [c for c in message.tool_calls if c.id in answered]
+                    called.update(call.id for call in calls)
+                    if not calls and not message.content:
+                        continue
+                    calls = [true_call(state, call) for call in calls]
+                    view.append(message if calls == message.tool_calls else replace(message, tool_calls=calls))
+                elif message.content:
+                    view.append(message)
+            elif message.role != "tool":
+                view.append(message)
+            elif message.tool_call_id in called:
+                withheld = state.private.withheld.get(message.message_id)
+                view.append(message if withheld is None else replace(message, content=withheld))
+        if part is earlier:
+            earlier_count = len(view)
+    return (_results_behind_their_calls(view) if called else view), earlier_count
+
+
+def _results_behind_their_calls(view: list[Message]) -> list[Message]:
+    """Move the results of each message behind it, in the order of its calls (LOOP-3), as providers require. In the log
+    they have the order in which they came, for example from several editors, or from the branches of a durable
+    agent."""
+    at = {call.id: (number, rank) for number, each in enumerate(view) for rank, call in enumerate(each.tool_calls)}
+    number_of = {id(each): number for number, each in enumerate(view)}
+
+    def where(message: Message) -> tuple[int, int]:
+        if message.role == "tool" and message.tool_call_id in at:
+            return at[message.tool_call_id]
+        return number_of[id(message)], -1
+
+    return sorted(view, key=where)
+
+
+def _call_ids(messages: Iterable[Message]) -> set[str]:
+    """Return the ids of all calls and results in the messages."""
+    ids = {call.id for message in messages for call in message.tool_calls}
+    ids.update(message.tool_call_id for message in messages if message.tool_call_id is not None)
+    return ids
+
+
+def _are_same(then: Mapping[str, str], now: Mapping[str, str], keys: set[str]) -> bool:
+    """Return whether both have the same values for `keys`."""
+    return now is then or {k: v for k, v in then.items() if k in keys} == {k: v for k, v in now.items() if k in keys}
