@@ -152,7 +152,7 @@ class ModelServer:
         self._pipe = pipe
 
     def answer_with(self, tokens_count: int, tokens_per_second: int = TOKENS_PER_SECOND) -> None:
-        """Set the number of tokens of all later answers, and the pace of each. An answer of one token is sent at once."""
+        """Set the number of tokens of all later answers, and the pace of each. A single token is sent at once."""
         self._ask("pace", tokens_per_second)
         self._ask("tokens", tokens_count)
 
