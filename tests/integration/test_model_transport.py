@@ -9,7 +9,7 @@ import gzip
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -18,9 +18,9 @@ import httpx2
 import pytest
 
 from tests.ports import free_port
-from threadcast.base.append_pace import PACE
+from threadcast.base.append_pace import PACE, Ticks
 from threadcast.providers import model_http
-from threadcast.providers.model_connection import AT_ONCE_COUNT
+from threadcast.providers.model_connection import AT_ONCE_COUNT, SLICE_BYTES, ModelConnection
 from threadcast.providers.model_http import ModelTransport, model_transport
 
 pytestmark = pytest.mark.anyio
@@ -116,6 +116,50 @@ async def test_body_is_whole_whatever_its_framing(pieces: tuple[bytes, ...], clo
         answer = await asked.post(server.url, json={"a": 1})
         assert (answer.status_code, answer.content) == (200, body)
         assert "link" not in answer.headers
+
+
+class Written(asyncio.Transport):
+    """Notes the size of each write, and how often the other task had its turn before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = b""
+        self.sizes: list[int] = []
+        self.turns_before: list[int] = []
+        self.turns = 0
+
+    def writelines(self, pieces: Iterable[bytes | bytearray | memoryview]) -> None:
+        data = b"".join(pieces)
+        self.data += data
+        self.sizes.append(len(data))
+        self.turns_before.append(self.turns)
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+async def test_other_tasks_run_between_the_slices_of_a_large_request() -> None:
+    connection, written = ModelConnection(lambda: 0.0, Ticks()), Written()
+    connection.connection_made(written)
+    pieces = [b"head", b"a" * (2 * SLICE_BYTES), b"b" * 10, b"c" * SLICE_BYTES]
+
+    async def other() -> None:
+        while True:
+            written.turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    asking = asyncio.create_task(connection.ask(pieces, None))
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while len(written.data) < sum(map(len, pieces)):
+            await asyncio.sleep(0)
+    connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert (await asking).status == 200
+    beside.cancel()
+    assert written.data == b"".join(pieces)
+    assert max(written.sizes) <= SLICE_BYTES
+    assert written.turns_before == sorted({*written.turns_before}), "a turn between any two writes"
 
 
 async def test_compressed_body_is_read_as_httpx2_reads_it() -> None:

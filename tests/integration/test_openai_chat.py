@@ -25,6 +25,7 @@ from tests.integration.fake_openai import (
 )
 from tests.ports import free_port
 from threadcast.agent_loop.answer.assembler import Assembler
+from threadcast.providers import model_http
 from threadcast.providers.base import (
     Finished,
     ModelInfo,
@@ -38,10 +39,11 @@ from threadcast.providers.base import (
 )
 from threadcast.providers.openai.chat import ChunkReader, OpenAIChat
 from threadcast.providers.openai.client import joined
+from threadcast.providers.unchanged import Unchanged
 from threadcast.settings import Provider as ProviderSettings
 from threadcast.settings import Secret
 from threadcast_protocol.wire.errors import ModelFailed
-from threadcast_protocol.wire.messages import JsonObject, Usage
+from threadcast_protocol.wire.messages import JsonObject, Message, Usage
 
 pytestmark = pytest.mark.anyio
 
@@ -72,6 +74,28 @@ def test_an_event_nested_too_deep_is_refused_also_among_others() -> None:
     assert [next(deltas), next(deltas)] == [ModelNamed("fake-1"), TextDelta("a")]
     with pytest.raises(ModelFailed, match="could not be read"):
         next(deltas)
+
+
+@pytest.mark.parametrize("is_proxied", [False, True])
+async def test_request_with_kept_messages_is_sent_whole_and_again_after_a_failure(
+    fake: FakeOpenAI, monkeypatch: pytest.MonkeyPatch, is_proxied: bool
+) -> None:
+    """Behind a proxy, the pieces go through httpx2's own transport."""
+    if is_proxied:
+        monkeypatch.setattr(model_http, "model_transport", lambda _: None)
+    messages = [Message(role="user", content=f"{n} é" + "x" * 50_000, message_id=f"m{n}") for n in range(20)]
+    told = [{"role": "user", "content": message.content} for message in messages]
+    provider = OpenAIChat("fake", ProviderSettings(base_url=fake.base_url, api_key=Secret(KEY)), max_retries=1)
+    fake.replies = [failure(500, {"message": "once"}), *[Reply([text("Hi"), STOP, DONE])] * 2]
+    made: dict[str, tuple[int, object]] = {}
+    for count in (18, 19):
+        request = Request(model="fake", messages=messages[: count + 1], system="S", unchanged=Unchanged(count, made))
+        assert TextDelta("Hi") in await collect(provider, request)
+    await provider.aclose()
+    system = {"role": "system", "content": "S"}
+    assert [asked.body["messages"] for asked in fake.asked] == [[system, *told[:n]] for n in (19, 19, 20)]
+    assert all(asked.body["stream"] is True and asked.headers["content-length"] for asked in fake.asked)
+    assert not any("transfer-encoding" in asked.headers for asked in fake.asked)
 
 
 @pytest.mark.row("PROV-1", "PROV-2", "EVT-14")

@@ -27,6 +27,9 @@ LARGE_READ_BYTES = 65_536
 """A read of this many bytes is not followed by a pause: more data is waiting, and pacing would slow down a large
 answer."""
 
+SLICE_BYTES = 262_144
+"""Bytes of a request that are written at once. The kernel takes more than 2 MB in one call, which takes 2 ms."""
+
 HEAD_MAX_BYTES = 65_536
 """Maximum bytes of an answer's status and headers; h11 and aiohttp have similar limits."""
 
@@ -97,10 +100,25 @@ class ModelConnection(asyncio.Protocol):
         self._begin()
         if self._is_lost:
             raise httpx2.RemoteProtocolError("Server disconnected without sending a response.")
-        self._transport.writelines(request)
+        await self._send(request)
         while self._head is None:
             await self._wait(timeout_seconds)
         return self._head
+
+    async def _send(self, request: Sequence[bytes]) -> None:
+        """Write the request in slices, between which other tasks run."""
+        part: list[memoryview] = []
+        room_bytes = SLICE_BYTES
+        for piece in request:
+            rest = memoryview(piece)
+            while len(rest) > room_bytes and not self._is_lost:
+                self._transport.writelines([*part, rest[:room_bytes]])
+                part, rest, room_bytes = [], rest[room_bytes:], SLICE_BYTES
+                await asyncio.sleep(0)
+            part.append(rest)
+            room_bytes -= len(rest)
+        if not self._is_lost:
+            self._transport.writelines(part)
 
     async def read(self, timeout_seconds: float | None) -> bytes:
         """Return the bytes of the body that arrived since the last read, at least one byte; b"" at the end of the body.

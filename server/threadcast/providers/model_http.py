@@ -12,7 +12,7 @@ import asyncio
 import socket
 import ssl
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import TypeAlias
 from urllib.request import getproxies
 
@@ -73,7 +73,8 @@ class ModelTransport(httpx2.AsyncBaseTransport):
         """Raises httpx2.TransportError."""
         timeouts = request.extensions.get("timeout", {})
         origin = _origin(request.url)
-        asked = (_head_bytes(request), await request.aread())  # not joined: a long chat's request has megabytes
+        assert isinstance(request.stream, AsyncIterable)
+        asked = (_head_bytes(request), *[piece async for piece in request.stream])
         connection = self._take_idle(origin) or await self._connect(origin, timeouts.get("connect"))
         try:
             head = await connection.ask(asked, timeouts.get("read"))

@@ -7,23 +7,24 @@ Every error is raised as `ModelFailed`, and nothing is retried once a byte has b
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from threadcast.base.deadlines import Deadline
 from threadcast.providers.base import Delta, Request, TextDelta
 from threadcast.providers.failures import checked
+from threadcast.providers.openai.body_pieces import BodyPieces, encoded_body
 from threadcast.providers.reader import AnswerReader
 from threadcast.providers.sdk import SdkProvider
 from threadcast.providers.sse_split import EVENT_MAX_BYTES, EventTooLarge, SseSplitter
-from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.bodies import is_too_deep
 from threadcast_protocol.wire.messages import JsonObject
 
 if TYPE_CHECKING:
     import httpx2
     from openai import AsyncOpenAI
+    from openai._types import RequestOptions
 
 __all__ = ["OpenAIReader", "OpenAIServer", "joined"]
 
@@ -91,11 +92,15 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
         traverse all typed messages, and its own encoder takes 13 times as long."""
         from openai import AsyncStream
 
+        content = encoded_body(body)
+        options: RequestOptions = {"security": {"bearer_auth": True}}  # as the SDK's own methods of these APIs
+        if isinstance(content, BodyPieces):
+            options["headers"] = {"Content-Length": str(content.size_bytes)}
         stream = await client.post(
             self.path,
-            content=encode(body),
+            content=cast("AsyncIterable[bytes] | bytes", content),  # memoryviews are sent alike
             cast_to=object,
-            options={"security": {"bearer_auth": True}},  # as the SDK's own methods of these APIs
+            options=options,
             stream=True,
             stream_cls=AsyncStream[object],
         )
