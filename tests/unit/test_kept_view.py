@@ -1,8 +1,10 @@
 """A kept view changes nothing but the time: view, request and trace are the same as without it, whatever happened to
 the chat since the view was kept."""
 
+import gc
+import tracemalloc
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
@@ -22,11 +24,11 @@ from threadcast.agent_loop.history.view import View, messages_of, view_of
 from threadcast.agent_loop.tracing import referred
 from threadcast.chat.owner_state import OwnerState, Run, empty_owner_state
 from threadcast.providers.base import Request
+from threadcast.providers.openai.body_pieces import BodyPieces, encoded_body
 from threadcast.providers.openai.chat_wire import request_body
 from threadcast.providers.unchanged import PIECES_MAX_COUNT, Encoded
 from threadcast_protocol.fold.growing_text import GrowingText
 from threadcast_protocol.fold.state import Draft
-from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.blobs import Blob
 from threadcast_protocol.wire.messages import FunctionCall, ImagePart, ImageUrl, Message, Part, TextPart, ToolCall
 from threadcast_protocol.wire.principal import LOCAL
@@ -43,20 +45,23 @@ def same_with(kept: KeptView, state: OwnerState) -> int:
     messages = messages_of(state, found)
     assert referred(messages, state, found.unchanged) == referred(messages_of(state, plain), state)
     request = Request(model="m", messages=messages, unchanged=found.unchanged)
-    assert sent(request) == sent(replace(request, unchanged=None))
+    for back in (True, False):  # as for two providers
+        assert sent(request, back) == sent(replace(request, unchanged=None), back)
     return found.unchanged.count if found.unchanged is not None else 0
 
 
-def sent(request: Request) -> object:
+def sent(request: Request, send_reasoning_back: bool) -> object:
     """Returns what a server reads."""
 
     async def fetch(hash: str) -> Blob | None:
         return None
 
-    body = request_body(
-        anyio.run(resolve, request, None, fetch), max_tokens_field="max_tokens", send_reasoning_back=bool(request.model)
-    )
-    return msgspec.json.decode(encode(body))
+    resolved = anyio.run(resolve, request, None, fetch)
+    body = encoded_body(request_body(resolved, max_tokens_field="max_tokens", send_reasoning_back=send_reasoning_back))
+    if isinstance(body, BodyPieces):
+        assert body.size_bytes == len(body.read())
+        body = body.read()
+    return msgspec.json.decode(body)
 
 
 class Moment(NamedTuple):
@@ -84,6 +89,7 @@ def message(draw: DrawFn, number: int) -> Message:
         parent_id=f"m{number - 1}" if number else None,
         tool_calls=[ToolCall(each, index, FunctionCall("f", "{}")) for index, each in enumerate(calls)],
         tool_call_id=draw(st.sampled_from(CALL_IDS)) if role == "tool" else None,
+        reasoning_content="thought" if role == "assistant" and number % 3 else None,
     )
 
 
@@ -223,15 +229,44 @@ def test_only_the_new_messages_of_a_long_chat_are_worked_on() -> None:
     assert counted(first) == KEPT_MIN_COUNT + 2, "an earlier request may be made again"
 
 
-def test_the_memory_of_a_kept_view_is_counted() -> None:
-    state, kept = long_chat(KEPT_MIN_COUNT + 1), KeptView()
-    same_with(kept, state)
-    body = request_body(build_request_of(state, kept), max_tokens_field="max_tokens", send_reasoning_back=True)
-    assert kept.size_bytes > 0.9 * len(encode(body))
+def chat_with_tools(questions: int, text: str, *, has_secrets: bool) -> OwnerState:
+    """A chat of questions, each with a call, its result, and an answer; and one more question."""
+    state, nodes, withheld, hidden = empty_owner_state("c"), dict[str, Message](), dict[str, str](), dict[str, str]()
+
+    def add(role: str, content: str, **fields: Any) -> str:  # Any: fields of a message
+        key = f"msg_{len(nodes):020x}"
+        nodes[key] = Message(role=role, content=content, message_id=key, parent_id=[None, *nodes][-1], **fields)
+        return key
+
+    for number in range(questions):
+        call_id = f"call_{number:020x}"
+        add("user", f"{number} {text}")
+        add("assistant", "", tool_calls=[ToolCall(call_id, 0, FunctionCall("f", "{}"))])
+        result = add("tool", f"result {text}", tool_call_id=call_id)
+        if has_secrets:
+            withheld[result], hidden[call_id] = f"withheld {number}", '{"a": 1}'
+        add("assistant", f"answer {text}")
+    add("user", "and now?")
+    private = replace(state.private, withheld=withheld, hidden_arguments=hidden)
+    return replace(state, nodes=nodes, path=tuple(nodes), private=private)
 
 
-def build_request_of(state: OwnerState, kept: KeptView) -> Request:
-    return build_request(state, PureChat().tools, "demo", "m", with_tools=True, kept=kept)
+@pytest.mark.parametrize("has_secrets", [False, True])
+@pytest.mark.parametrize("text", ["x", "x" * 500])
+def test_the_size_of_a_kept_view_is_what_python_holds_within_a_fifth(text: str, has_secrets: bool) -> None:
+    state = chat_with_tools(1_000, text, has_secrets=has_secrets)
+    gc.collect()
+    tracemalloc.start()
+    kept = KeptView()
+    request = build_request(state, PureChat().tools, "demo", "m", with_tools=True, kept=kept)
+    referred(request.messages, state, request.unchanged)
+    request_body(request, max_tokens_field="max_tokens", send_reasoning_back=True)
+    assert request.unchanged is not None and request.unchanged.count == 4_000
+    del request
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert 0.8 < kept.size_bytes / held < 1.25
 
 
 def test_pieces_of_encoded_messages_are_joined_when_there_are_many() -> None:

@@ -9,8 +9,11 @@ from msgspec.structs import replace
 
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.worker_context import StateCache
+from threadcast.agent_loop.history.kept_view import KeptView
+from threadcast.agent_loop.history.view import view_of
 from threadcast.chat.entry_codec import decode_state, encode_state
 from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.providers.unchanged import Encoded
 from threadcast_protocol.wire.ids import EntryId
 from threadcast_protocol.wire.messages import Message
 
@@ -84,3 +87,22 @@ def test_the_oldest_states_leave_when_the_cache_is_full() -> None:
     assert cache.size_bytes == 0
     cache.put(chat(5, "text"), CheckpointPolicy(checkpoint_bytes=100_000))
     assert cache.size_bytes == 0, "a state that fills the cache is not kept"
+
+
+def test_a_kept_view_counts_and_leaves_before_its_state() -> None:
+    state, policy = chat(300, "text"), CheckpointPolicy(checkpoint_bytes=3_000)
+    kept = KeptView()
+    view = view_of(state, {}, kept)
+    assert view.unchanged is not None
+    view.unchanged.fold("json", view.messages, Encoded(), lambda encoded, _: encoded.plus(b"x" * 50_000))
+    assert kept.size_bytes > 50_000
+    alone, both = StateCache(), StateCache()
+    alone.put(state, policy)
+    both.put(state, policy, kept)
+    assert both.size_bytes == alone.size_bytes + kept.size_bytes
+    found = both.pop("c1", HERE)
+    assert found is not None and found.kept_view is kept and both.size_bytes == 0
+    small = StateCache(max_bytes=alone.size_bytes + 50_000)
+    small.put(state, policy, kept)
+    found = small.pop("c1", HERE)
+    assert found is not None and found.kept_view.size_bytes == 0
