@@ -22,6 +22,7 @@ from threadcast.agent_loop.history.kept_view import KEPT_MIN_COUNT, KeptView
 from threadcast.agent_loop.history.request import build_request
 from threadcast.agent_loop.history.view import View, messages_of, view_of
 from threadcast.agent_loop.tracing import referred
+from threadcast.chat.entry_codec import decode_state, encode_state
 from threadcast.chat.owner_state import OwnerState, Run, empty_owner_state
 from threadcast.providers.base import Request
 from threadcast.providers.openai.body_pieces import BodyPieces, encoded_body
@@ -186,6 +187,7 @@ def test_a_kept_view_gives_the_same_through_edits(edits: list[tuple[str, int]]) 
         keys = list(chat.state.nodes) or ["none"]
         chat.command(edit_of(kind, f"e{number}", keys[pick % len(keys)], pick % (len(chat.state.path) + 1), pick))
         same_with(kept, chat.state)
+        same_with(kept, decode_state(encode_state(chat.state)))  # equal messages that are other objects
         if not chat.is_waiting:
             chat.says(f"a{number}")
 
