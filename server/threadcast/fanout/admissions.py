@@ -1,8 +1,8 @@
-"""Bounds what callers take with their streams: open streams, chats on them, and openings per second.
+"""Limits the streams of each caller: the open streams, the chats on them, and the openings per second.
 
 `Admissions` belongs to the hub. An admission is taken before anything else is done for a stream, so that a
-refusal costs little. An opening costs about 2 ms of the process, also if the client leaves at once, and each chat on a
-stream of several chats takes up to 23 kB and a subscription at the store, also if no chat has the id.
+refusal costs little. Opening a stream costs the process about 2 ms, even if the client disconnects at once. Each chat
+on a stream of several chats takes up to 23 kB and a subscription at the store, even if no chat has the id.
 """
 
 import math
@@ -15,25 +15,27 @@ from threadcast_protocol.wire.errors import RateLimited
 __all__ = ["Admission", "Admissions", "OpenedTooFast", "Rate"]
 
 CHATS_PER_STREAM = 6
-"""Chats on streams of several chats for each stream that a caller may have, unless the settings have a number. 256
-streams make 1,536 chats, which take 35 MB."""
+"""The default limit of a caller's chats on streams of several chats, as a multiple of its limit of streams. 256 streams
+give 1,536 chats, which take 35 MB."""
 
 CHATS_MIN = 128
-"""The least of that number: two streams with as many chats as one stream may have (PROTOCOL §4)."""
+"""The minimum of the default limit of chats: two streams with the maximum number of chats each (PROTOCOL §4)."""
 
 BURST_SECONDS = 10
-"""A caller that was silent for so long may open all of its streams at once, as clients do after a restart."""
+"""Seconds without an opening after which a caller may open all of its streams at once, as clients do after a
+restart."""
 
 BURST_MIN = 256
-"""The least burst: a caller with few streams at once may still open and close many of them for a moment."""
+"""The minimum burst: even a caller with a low limit of streams may open and close many streams for a moment."""
 
 REMEMBERED_MAX = 10_000
-"""Callers whose rate is remembered, about 2 MB. Callers come from the configuration, so there are seldom so many."""
+"""The maximum number of callers whose rate is remembered, which takes about 2 MB. Callers come from the configuration,
+so there are seldom so many."""
 
 
 class OpenedTooFast(RateLimited):
-    """The caller opens streams, or adds chats to them, faster than it may. `retry_after_seconds` says when it may go
-    on."""
+    """The caller opens streams, or adds chats to them, faster than it may. The caller may continue after
+    `retry_after_seconds`."""
 
     def __init__(self, message: str, retry_after_seconds: int) -> None:
         super().__init__(message)
@@ -41,8 +43,8 @@ class OpenedTooFast(RateLimited):
 
 
 class Rate:
-    """So many of something per second for each caller, and `burst` of them at once. Keeps one time per caller: the time
-    at which the caller's burst is whole again."""
+    """A rate limit for each caller: a number of actions per second, and `burst` actions at once. Keeps one time per
+    caller: the time at which the caller may use its full burst again."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._seconds_of_one = 1 / per_second
@@ -50,7 +52,8 @@ class Rate:
         self._whole_at: dict[str, float] = {}  # in the order of the latest use
 
     def take(self, principal_id: str, count: int, now: float) -> float:
-        """Take `count`, at most the burst. Returns 0, or the seconds to wait, and then nothing was taken."""
+        """Count `count` actions, at most the burst. Returns 0, or the seconds to wait if the actions were refused and
+        not counted."""
         whole_at = max(now, self._whole_at.get(principal_id, now)) + count * self._seconds_of_one
         if (wait := whole_at - now - self._burst_seconds) > 1e-6:  # the sums of floats are not exact
             return wait
@@ -77,10 +80,10 @@ class Admissions:
         self._chats_of: Counter[str] = Counter()
 
     def taken(self, principal_id: str) -> "Admission":
-        """Return a place for one more stream, which counts while a `with` block runs.
+        """Return an `Admission` for one more stream, which counts while its `with` block runs.
 
         Raises:
-            RateLimited: this caller or the process has as many streams as it may have.
+            RateLimited: this caller or the process has reached its limit of streams.
             OpenedTooFast: this caller has opened too many streams within seconds.
         """
         if self._streams_of[principal_id] >= self._limits.streams_per_principal:
@@ -115,7 +118,7 @@ class Admissions:
         self._streams_of[admission.principal_id] += 1
 
     def leave(self, admission: "Admission") -> None:
-        """Give back the stream and its chats."""
+        """Stop counting the stream and its chats."""
         self.change(admission, 0, 0)
         self._streams_of[admission.principal_id] -= 1
         if not self._streams_of[admission.principal_id]:
@@ -134,11 +137,11 @@ class Admission:
         self.chats = 0
 
     def change(self, chats: int, added: int = 0) -> None:
-        """Note that this stream of several chats is going to have `chats` chats, of which `added` are new on it.
+        """Record that this stream of several chats is going to have `chats` chats, `added` of them new.
 
         Raises:
-            RateLimited: the caller's streams would show more chats than they may; nothing was noted.
-            OpenedTooFast: the caller has added too many chats within seconds; nothing was noted.
+            RateLimited: the caller's streams would exceed their limit of chats; nothing was recorded.
+            OpenedTooFast: the caller has added too many chats within seconds; nothing was recorded.
         """
         self._admissions.change(self, chats, added)
 

@@ -39,10 +39,10 @@ class DirectSend(Protocol):
         """Whether `put_large` may be called now."""
 
     def put_large(self, pieces: Sequence[bytes | memoryview]) -> bool:
-        """Write bytes of any number, without a copy of them. Returns False if `drained` has to wait."""
+        """Write any number of bytes without copying them. Returns False if the caller must await `drained`."""
 
     async def drained(self) -> None:
-        """Wait until the reader has taken nearly all bytes, or has left."""
+        """Wait until the reader has taken nearly all bytes, or has disconnected."""
 
     def unsent(self) -> int:
         """Return the number of bytes that wait for the reader."""
@@ -52,8 +52,9 @@ EndReason: TypeAlias = Literal[
     "shutdown", "slow", "left", "not_found", "store", "newer_version", "unfoldable", "replaced", "own_now"
 ]
 """Reasons for the end of a stream. The client reconnects after shutdown, slow, store, newer_version (another process
-may have that version) and own_now (the reader now has a chat of the id whose chat was hidden from it). It does not
-reconnect after not_found, unfoldable and replaced (the client has opened another stream of the same name)."""
+may have that version) and own_now (the id belonged to another principal's chat, and now belongs to a chat of the
+reader). It does not reconnect after not_found, unfoldable and replaced (the client has opened another stream of the
+same name)."""
 
 COME_BACK: frozenset[EndReason] = frozenset({"shutdown", "store", "newer_version", "own_now"})
 """Reasons sent with a reconnect delay. A slow reader reconnects by itself, since it accepts no bytes."""
@@ -72,7 +73,8 @@ after every lost connection."""
 
 
 def put_nothing(block: bytes) -> bool:
-    """Return False, so that the pump writes every block. Used when the socket is not accessible."""
+    """Return False, so that the pump writes every block. This method stands in for a direct write when the socket is
+    not accessible."""
     return False
 
 
@@ -88,14 +90,14 @@ class ChatOnStream(Protocol):
 
 
 class StreamTasks(Protocol):
-    """A task group, or what a stream needs of one. `cancel_scope` ends the stream."""
+    """The method of a task group that a stream uses. `cancel_scope` ends the stream."""
 
     @property
     def cancel_scope(self) -> anyio.CancelScope: ...
 
     def start_soon(
         self, work: Callable[..., Coroutine[Any, Any, object]], *arguments: object
-    ) -> object: ...  # Any: as anyio has it
+    ) -> object: ...  # Any, as in anyio's own signature
 
 
 class ReaderConnection:
@@ -192,7 +194,7 @@ class ReaderConnection:
 
     def beat(self, now: float, silence_seconds: float) -> None:
         """Send a heartbeat after `silence_seconds` without a write. The hub calls this method often. Writes since the
-        last call count as made now, so that no write needs to read the clock."""
+        last call are dated to this call, so that no write needs to read the clock."""
         if self._has_written:
             self._has_written = False
             self._written_at = now
@@ -270,8 +272,8 @@ class ReaderConnection:
                 self._pumped = None
 
     def _put_large(self, direct: DirectSend) -> bool:
-        """Write the queue, and then one snapshot, taken at this moment. Returns False if the reader has to be waited
-        for."""
+        """Write the queue, and then one snapshot, taken at this moment. Returns False if the caller must wait for the
+        reader."""
         pieces: list[bytes | memoryview] = [*self._queue]
         self._drop_queue()
         if self._want_snapshots:
@@ -306,7 +308,7 @@ class ReaderConnection:
             await self._put(_greeting())
 
     def greet(self) -> None:
-        """Greet the reader of a stream that begins without a snapshot."""
+        """Write the first lines of a stream that begins without a snapshot."""
         if not self._is_greeted:
             self._is_greeted = True
             self.write(_greeting())

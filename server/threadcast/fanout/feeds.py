@@ -72,7 +72,7 @@ class Feed:
         return sorted(self._chats.values(), key=lambda chat: (chat.last_active, chat.chat_id), reverse=True)
 
     async def run(self) -> bool:
-        """Tell the readers about all changes that are known; errors of the store pause the feed. Returns True."""
+        """Send all known changes to the readers; errors of the store pause the feed. Returns True."""
         while True:
             try:
                 changed_ids = self._changed_ids or await self._open()
@@ -118,7 +118,7 @@ class Feed:
             reader.subscriber.end(reason)
 
     async def _collect(self, changed_ids: Messages[str | None]) -> bool:
-        """Take all announcements that wait. Returns whether there is anything to tell."""
+        """Read all announcements that wait. Returns whether there are changes to send."""
         while not changed_ids.is_empty:
             chat_id = await anext(changed_ids)
             if chat_id is None or len(self._pending) >= PENDING_MAX_CHATS:

@@ -37,7 +37,7 @@ otherwise CHECK_EVERY_SECONDS (DESIGN §5)."""
 
 
 _LISTED_AT_ONCE = 200
-"""Chats whose records are read in one exchange with the store."""
+"""The number of chats whose records are read in one exchange with the store."""
 
 
 class HubStore(Facts, Index, Log, PubSub, Protocol):
@@ -107,7 +107,7 @@ class Hub:
                 self._waits.discard(scope)
 
     async def is_hidden(self, chat_id: str, principal_id: str) -> bool:
-        """Return whether the id is that of another principal's chat. Raises Unavailable."""
+        """Return whether the id belongs to another principal's chat. Raises Unavailable."""
         meta = await self._store.meta(chat_id)
         return meta is not None and meta.owner != principal_id
 
@@ -115,7 +115,8 @@ class Hub:
         """Yield the chat's relay, ready to use, and keep it open during the block.
 
         With `is_hidden` the relay follows an id that no chat can have, in place of `chat_id`. Its readers get the same
-        bytes as those of an unknown chat, after the same work of the store, and so do not learn that the chat exists.
+        bytes as readers of an unknown chat, after the same work of the store, so they do not learn that the chat
+        exists.
 
         Raises:
             Unavailable: the relay did not become ready in time, or this process cannot serve the chat.
@@ -177,8 +178,9 @@ class Hub:
             self._checking.discard(bucket)
 
     async def _check_hidden(self) -> None:
-        """End the readers whose hidden chat is now a chat of their own, so that they connect again. That happens after
-        the other principal's chat was deleted and is forgotten. This is rare, so a rare check is enough."""
+        """End the streams of readers that now have a chat with the id of their hidden chat, so that these readers
+        connect again. This case occurs after the other principal's chat was deleted and its id was forgotten. The case
+        is rare, so infrequent checks are enough."""
         hidden: dict[str, dict[str, list[Subscriber]]] = {}
         for relay in [here.follower for here in self._relays.open.values()]:
             for reader in relay.hidden:
@@ -206,7 +208,7 @@ class Hub:
 
 
 class _KeptAlive:
-    """Registers one stream for heartbeats. A class for the same reason as `Admission`."""
+    """Registers one stream for heartbeats. This is a class for the same reason as `Admission`."""
 
     __slots__ = ("_connection", "_hub")
 

@@ -132,7 +132,7 @@ class ManyChats:
 
     def add(self, chat_id: str, stream_position: Position | None) -> None:
         """Begin to send a chat, from `stream_position` if possible. A chat already on the stream is not changed. The
-        stream's place has the chat already."""
+        caller has already counted the chat in the stream's `Admission`."""
         if chat_id in self._chats:
             return
         if stream_position is not None:  # so that an id sent before this chat has begun contains its position
@@ -141,7 +141,7 @@ class ManyChats:
         self._tasks.start_soon(self._watch, chat_id, stream_position, watch)
 
     def remove(self, chat_id: str) -> None:
-        """Stop sending a chat. An absent chat is not an error."""
+        """Stop sending a chat. Removing a chat that is not on the stream is no error."""
         watch = self._chats.pop(chat_id, None)
         if watch is not None:
             if watch.subscriber is not None:
@@ -180,7 +180,7 @@ class ManyChats:
                     self._connection.end("replaced")
             elif said is not None and self._connection.ended is None:
                 outcome = self.apply(said)
-                with suppress(Failed):  # the caller gets no answer and repeats its request
+                with suppress(Failed):  # the caller gets no answer and repeats the request
                     await self._store.publish(f"answer:{said.nonce}", msgspec.json.encode(outcome))
 
     async def _watch(self, chat_id: str, stream_position: Position | None, watch: _Watch) -> None:

@@ -1,5 +1,5 @@
-"""Presence and typing: counts the readers of a chat that requested presence, over all web processes, and passes on who
-types.
+"""Presence and typing: counts the readers of a chat that requested presence, over all web processes, and forwards the
+names of readers who are typing.
 
 Presence is not stored. Each process publishes the number of its readers of a chat when the number changes and every 10
 s. A number that is not repeated for 25 s expires, so the readers of a dead process are no longer counted. Presence is
@@ -147,7 +147,7 @@ class _Room:
         self._changed.set()
 
     async def run(self) -> None:
-        """Run until the last reader has left; errors of the store only pause it."""
+        """Run until the last reader has disconnected; errors of the store only pause the room."""
         while not self.is_empty:
             try:
                 async with self._store.subscribe(self._topic) as heard, anyio.create_task_group() as tasks:

@@ -1,8 +1,8 @@
 """The frames of one chat for readers that resume: the newest ones from memory, earlier ones from the log.
 
 A relay keeps each frame here after it has sent it. After a restart all readers resume at once while the memory is
-empty. The log is then read once for all of them, and its newest frames fill the memory. Only a reader whose position is
-before the first frame in memory costs a read of its own.
+empty. The log is then read once for all of them, and its newest frames fill the memory. Only for a reader whose
+position is before the first frame in memory is the log read separately.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class RecentFrames:
             self._frames_bytes += size_each
         while len(self._frames) > HELD_MAX_EVENTS or self._frames_bytes > HELD_MAX_BYTES:
             self._frames_bytes -= self._frames.pop(0)[1]
-            self._log_holds_more = True  # perhaps, since the log is trimmed at checkpoints only
+            self._log_holds_more = True  # the log may still have them, since it is trimmed at checkpoints only
 
     def forget(self) -> None:
         """Drop all frames and begin a new history."""
@@ -71,7 +71,8 @@ class RecentFrames:
         self._frames_bytes = 0
 
     async def after(self, wanted: Position) -> Sequence[Frame] | None:
-        """Return the frames after `wanted`, None when that position is not in this history or later frames are gone.
+        """Return the frames after `wanted`; None when that position is not in this history, or frames after it were
+        dropped.
 
         Frames that are not in memory are read from the log: once for all readers, as far as memory allows; earlier
         frames are read for each reader. Entries folded meanwhile are kept in memory.

@@ -31,8 +31,8 @@ class _Follower(Protocol):
     wake: Callable[[], None]
 
     async def run(self) -> bool:
-        """Subscribe if that is not done, and handle the messages. Returns True when none is left to handle, and False
-        when this follower cannot continue."""
+        """Subscribe if that is not done, and handle the messages. Returns True when no message is left to handle, and
+        False when this follower cannot continue."""
 
     async def close(self) -> None:
         """End the subscription. Safe to repeat."""

@@ -48,7 +48,7 @@ class Subscriber:
 
     @property
     def left(self) -> LeanEvent:
-        """The event that is set when this chat has ended while its stream of many chats continues."""
+        """An event that is set when this chat has ended but its stream of many chats continues."""
         if self._left is None:  # most streams have one chat and never use this event, which takes memory
             self._left = LeanEvent()
         return self._left
@@ -65,7 +65,7 @@ class Subscriber:
         self.connection.want_snapshot(self, drop=not self.is_one_of_many)
 
     def hide(self, nothing: SnapshotSource) -> None:
-        """Show `nothing` from now on, because the chat turned out to be another principal's."""
+        """Show the empty chat `nothing` from now on, because the chat turned out to belong to another principal."""
         self._source = nothing
 
     def start_at(self, stream_position: Position, missed: Sequence[Frame]) -> None:
@@ -111,7 +111,7 @@ class Subscriber:
         return data, end, self.connection.id_line()
 
     def end(self, reason: EndReason) -> None:
-        """End the stream; on a stream of many chats, a chat that no longer exists ends alone."""
+        """End the stream; on a stream of many chats, end only this chat if the chat no longer exists."""
         if not self.is_one_of_many or reason in _OF_THE_STREAM:
             self.connection.end(reason)
         elif not self.left.is_set():

@@ -38,9 +38,9 @@ __all__ = [
 ]
 
 INBOX_MAX: dict[PostKind, int] = {"normal": 100, "exempt": 1_000, "import": 1_000, "refusal": 20, "probe": 0}
-"""The number of commands of each kind that may wait. One more post is answered FULL, which the caller sees as 429.
-The 100 is from PROTOCOL §3. The exempt commands (abort, decisions, IDE results) have a bound of their own, so that an
-inbox cannot grow without end; refusals only inform watchers (DESIGN §4.9)."""
+"""The number of commands of each kind that may wait. A post beyond this number is answered FULL, which the caller sees
+as 429. PROTOCOL §3 sets the number 100. The exempt commands (abort, decisions, IDE results) have a bound of their own,
+so that an inbox cannot grow without end; refusals only inform watchers (DESIGN §4.9)."""
 
 QUEUE_COUNTS: frozenset[PostKind] = frozenset({"normal"})
 """Kinds whose bound also counts the commands that the actor has moved from the inbox into the chat's own queue
@@ -63,46 +63,47 @@ TEMPORARY_CHAT_TTL_SECONDS = 3_600
 """A temporary chat is in no list, either; its keys expire an hour after its last change (PROTOCOL §16)."""
 
 TEMPORARY_RUN_TTL_SECONDS = 30 * 24 * 3_600
-"""The same while a run or a sub-chat of the temporary chat is open, which may wait for a person."""
+"""The lifetime of a temporary chat while one of its runs or sub-chats is open, since these may wait for a person."""
 
 RESUME_SECONDS = 3_600
-"""Seconds for which the entries of a chat at rest are kept for readers that resume. A reader that comes later begins
+"""Seconds for which the entries of a chat at rest are kept for readers that resume. A reader that connects later begins
 with a snapshot. The store deletes the entries by itself, so that no worker wakes for it."""
 
 RESUME_MAX_ENTRIES = 4_000
-"""The maximum entries that a chat at rest keeps for such readers."""
+"""The maximum number of entries that a chat at rest keeps for readers that resume."""
 
 RESUME_MAX_BYTES = 4_000_000
-"""The maximum memory of these entries, within some 30 %. An owner trims by the bytes of the entries that it knows. A
-chat whose turns always run on different workers has owners that know only the newest, so the store estimates the size
-at each release; the bound is four times what an owner keeps."""
+"""The maximum memory of the entries that a chat at rest keeps; the store's estimate is right within some 30 %. An owner
+trims by the bytes of the entries that it knows. If the runs of a chat always run on different workers, each owner knows
+only the newest entries, so the store estimates the size at each release. The bound is four times the bytes that an
+owner keeps."""
 
 FAST_TAKEOVER_MS = 1_000
 """The milliseconds to which a lease is shortened when a post finds that the chat's worker does not listen. The median
 takeover takes 1.3 s instead of 3.3 s (DISPATCH §8)."""
 
 LOOKS_PER_SWEEP = 4
-"""The number of workers that look at the owners of a bucket in the time of one sweep. With more workers each looks less
-often, so that the work of the store grows with the owners, not with their square."""
+"""The number of workers that check the owners of a bucket in the time of one sweep. With more workers, each worker
+checks less often, so that the work of the store grows with the number of owners, not with its square."""
 
 END_LEASES_BATCH = 200
-"""Owned chats that one call looks at to end the leases of an owner that has died, as in a heartbeat."""
+"""The number of owned chats that one call checks to end the leases of a dead owner, the same as in a heartbeat."""
 
 JUDGE_MS = 1_000
-"""The milliseconds in which one worker alone ends the leases of an owner: ten thousand chats of a bucket take 50
+"""The milliseconds during which only one worker ends the leases of a dead owner: ten thousand chats of a bucket take 50
 calls."""
 
 BLOB_OVERHEAD_BYTES = 1_024
-"""Bytes that count for a blob beside its content. A blob of one byte takes Valkey 8 some 700 bytes: two long keys, a
-hash, an expiry."""
+"""Bytes that the account counts for each blob in addition to its content. A blob of one byte takes some 700 bytes of
+Valkey 8: two long keys, a hash, an expiry."""
 
 CHAT_OVERHEAD_BYTES = 1_024
-"""Bytes that count for a chat, or for a deleted chat whose id is still remembered, beside its keys: its places in the
-sets of its bucket, and in its owner's account."""
+"""Bytes that the account counts for each chat, and each remembered id of a deleted chat, in addition to the chat's
+keys: the chat has entries in the sets of its bucket, and in its owner's account."""
 
 PUBLISH_MAX_BYTES = 64 * 1_024
-"""Events of more bytes are announced without their content: publishing 60 kB costs Redis 153 µs, announcing 80 kB costs
-103 µs (DISPATCH §8)."""
+"""The maximum bytes of events that are published. An entry with more bytes of events is announced without its events:
+publishing 60 kB costs Redis 153 µs, announcing 80 kB costs 103 µs (DISPATCH §8)."""
 
 DEAD_MAX = 1_000
 """The number of dead letters (commands that were given up) kept for inspection; the oldest is deleted first."""
@@ -112,8 +113,8 @@ BEAT_BATCH = 200
 19)."""
 
 CLAIM_LOOKED_AT = 128
-"""The number of oldest due chats, and of newest, among which a claim chooses fairly. A claim that looks at all of them
-takes Redis 0.5 ms (our own measurement)."""
+"""A claim chooses fairly among this number of the oldest due chats, and the same number of the newest due chats. A
+claim that looks at all of them takes Redis 0.5 ms (our own measurement)."""
 
 LOG_PAGE_BYTES = 8 * 1_024 * 1_024
 """Bytes of entries that one call reads from a log (more if a single entry is larger), in slices. The log of an ordinary
@@ -121,20 +122,22 @@ chat fits, because a checkpoint is due after 256 kB, or after as many bytes as t
 at the latest."""
 
 SLICE_BYTES, SLICE_ENTRIES = 512 * 1_024, 384
-"""What one command reads or writes of a large value or a log. It holds Redis for 1 ms (512 kB of a value)
-to 2 ms (384 small entries), where 50 MB in one command held it for 100 ms, and 20,000 entries for 80 ms
-(`bench/holds.py`). Each slice of a log costs its reader some 0.3 ms of CPU, so smaller ones would cost more."""
+"""The maximum that one command reads or writes of a large value or a log. Such a command holds Redis for 1 ms (512 kB
+of a value) to 2 ms (384 small entries), whereas a command for 50 MB held Redis for 100 ms, and one for 20,000 entries
+for 80 ms (`bench/holds.py`). Each slice of a log costs its reader some 0.3 ms of CPU, so smaller slices would cost
+more."""
 
 WHOLE_MAX_BYTES = 1_024 * 1_024
-"""Larger values are stored in slices: 1 MiB is written in 1 ms and read in 0.4 ms. Smaller values keep the form that
-older versions read, too (DISPATCH §4)."""
+"""Larger values are stored in slices: 1 MiB is written in 1 ms and read in 0.4 ms. Smaller values are stored whole, a
+form that older versions can read, too (DISPATCH §4)."""
 
 TRIM_ENTRIES = 20_000
-"""The most entries that one command removes from a log: 1 ms. The next trim removes the others."""
+"""The maximum number of entries that one command removes from a log, which takes 1 ms. The next trim removes the
+others."""
 
 STAGED_SECONDS = 60
-"""A value that is written in slices is deleted when so many seconds pass without a further slice, and without the step
-that makes it visible. A slice may take some 5 s on a slow line (`redis/connection.py`)."""
+"""Seconds after its last slice at which a value in slices is deleted, unless a script has made the value visible
+before. A slice may take some 5 s on a slow line (`redis/connection.py`)."""
 
 TRACES_MAX_COUNT = 200
 """The number of trace records that a chat keeps, newest first: some twenty runs with tools. A record is at most 64 KiB,

@@ -36,7 +36,7 @@ def decompressed_size(data: bytes) -> int:
 
 
 def decompressed(data: bytes, max_bytes: int | None = None) -> bytes:
-    """Return the bytes from which `compressed` made `data`.
+    """Return the uncompressed bytes of the frame `data`.
 
     Raises:
         ValueError: `data` is not one whole frame, or its content has more than `max_bytes`.

@@ -13,12 +13,12 @@ from threadcast.store.ports import Index, list_owner_of
 __all__ = ["PAGE_MAX", "delete_children", "delete_family"]
 
 PAGE_MAX = 200
-"""Number of children that are read at a time: the maximum page of a list of chats (PROTOCOL §1)."""
+"""Number of children that are read at a time: the maximum page size of a list of chats (PROTOCOL §1)."""
 
 
 async def delete_family(store: Index, chat_id: str, owner: str) -> bool:
     """Delete the children, then the chat: after an interruption, the next attempt finds the chat and its remaining
-    children. Returns False when the chat is unknown or another user's. Raises Unavailable."""
+    children. Returns False when the chat is unknown or belongs to another user. Raises Unavailable."""
     await delete_children(store, chat_id, owner)
     is_gone = await store.delete(chat_id, owner, secrets.token_hex(8))
     await delete_children(store, chat_id, owner)

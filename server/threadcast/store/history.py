@@ -30,7 +30,8 @@ class NoLongerHeld(Exception):
 
 
 async def state_at(store: Log, chat_id: str, position: int) -> OwnerState:
-    """Return the chat's state after its event at `position` (0: before the first event), at most the present state.
+    """Return the chat's state after its event at `position` (0: before the first event); for a later position, the
+    present state.
 
     Raises:
         NoLongerHeld: the log was trimmed after `position`, and the history does not contain it.
@@ -67,7 +68,7 @@ async def state_at(store: Log, chat_id: str, position: int) -> OwnerState:
 
 async def _from_history(store: Log, chat_id: str, position: int, checkpoint_at: int) -> tuple[OwnerState | None, int]:
     """Return the state at `position`, or at the end of a segment that ends before it; None if no segment begins at or
-    before `position`. Also return the next position at which a segment begins, or that of the checkpoint."""
+    before `position`. Also return the position of the next segment, or of the checkpoint if no segment follows."""
     segments: list[list[Part]] = []
     for stored in await store.read_history(chat_id):
         part = decode_part(stored)

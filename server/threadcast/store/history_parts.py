@@ -2,9 +2,9 @@
 
 When a chat comes to rest, its checkpoint replaces its entries, and the entries' events are added to the history, which
 shows the chat as it was at any position (`history.py`). The history keeps no facts, acks or digests, because no owner
-continues from an earlier state. It is a list of *parts*; each holds some hundred events. A *segment* is a run of parts
-that begins with the state before its first event, so that a history can lose its oldest segments, and can begin again
-after events that were trimmed from the log.
+continues from an earlier state. It is a list of *parts*; each holds some hundred events. A *segment* is a sequence of
+parts that begins with the state before its first event, so that the oldest segments of a history can be deleted, and a
+history can continue after events that were trimmed from the log.
 
 A stored part is a line `<number> <first> <version> <segment bytes> <head>`, then packed lines (`packing.py`). Part 0
 of a segment begins with a line for the state before it, which is empty for a new chat. A line
@@ -38,11 +38,12 @@ __all__ = [
 
 PART_BYTES = 192_000
 """The bytes after which a part is complete. A smaller part is written anew at each rest, which takes 0.6 ms for 143 kB.
-These are the events of 50 short turns; in parts of 32, 64 and 128 kB they take 9.8, 7.8 and 6.7 kB, and 5.6 kB in
-one."""
+143 kB are the events of 50 short exchanges; in parts of 32, 64 and 128 kB they take 9.8, 7.8 and 6.7 kB, and in a
+single part 5.6 kB."""
 
 STATE_MAX_BYTES = 1_000_000
-"""A segment does not begin with a state above this size, because the history must stay small beside the checkpoint."""
+"""Maximum bytes of the state with which a segment begins, because the history must stay small compared with the
+checkpoint."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -163,8 +164,8 @@ def decode_part(stored: bytes) -> Part:
 
 def fold_part(chat_id: str, state: OwnerState | None, part: Part, position: int) -> OwnerState:
     """Return the state at `position`, or at the end of the part if that is earlier. `state` is the state before the
-    part; None for the first part of a segment, which contains it. Raises Gap when the part and the state do not fit
-    together."""
+    part; None for the first part of a segment, because that part contains the state. Raises Gap when the part and the
+    state do not fit together."""
     content = part.content()
     try:
         lines = content.text().split(b"\n")[:-1]
@@ -186,7 +187,7 @@ def fold_part(chat_id: str, state: OwnerState | None, part: Part, position: int)
 
 
 def _fold_life(state: OwnerState, epoch: int, begins: bool, raw: bytes, position: int) -> OwnerState:
-    """Fold the events of one life up to `position`. A fence at `position` counts as before it."""
+    """Fold the events of one life up to `position`. A fence at `position` is included."""
     lives = (*state.lives, (epoch, state.position + 1))[-LIVES_KEPT:] if begins else state.lives
     events = decode_events(raw)
     if state.position + len(events) <= position:

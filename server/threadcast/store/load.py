@@ -38,14 +38,14 @@ __all__ = [
 _Args = TypeVarTuple("_Args")
 
 THREAD_MIN_BYTES = 1_000_000
-"""A larger page is folded in a thread; a page of this size takes some 10 ms of the event loop."""
+"""A page with more bytes is folded in a thread; folding a page of this size takes some 10 ms of the event loop."""
 
 READS_MAX = 5
-"""Maximum number of times that a reading starts. An owner trims only with a checkpoint, which is due when the log has
-doubled."""
+"""Maximum number of times that reading a log starts from the beginning. An owner trims the log only with a checkpoint,
+and a checkpoint is due when the log has doubled."""
 
 PAGE_TRIES, PAGE_PAUSE_SECONDS = 3, 0.25
-"""Maximum attempts to read one page: a lost reply must not discard all the pages before it."""
+"""Maximum attempts to read one page: a lost reply must not discard the pages that were read before."""
 
 
 class NewerVersion(Exception):

@@ -1,13 +1,14 @@
 """Packs JSON of a chat tightly: ids and numbers are taken out of the text before it is compressed. It is pure.
 
-The events and traces of a chat repeat the same few shapes, in which only texts, ids, times and counts differ. Half of
-what a general compressor needs for them is the ids, which are random and written in hexadecimal digits, and the
-references to ids of some lines before. So a token, which is an id or a number, becomes one byte of the *skeleton*: it
-says that a new token comes next in its list, or which of the newest tokens stands here again. The skeletons of two
-turns of a chat are then nearly the same. 50 short turns of a chat (143 kB of events) take 5.6 kB; their JSON,
-compressed at the same level, takes 9.9.
+The events and traces of a chat repeat the same few shapes, in which only texts, ids, times and counts differ. Half of a
+general compressor's output is for ids, which are random and written in hexadecimal digits, and for references to ids of
+earlier lines. So each token (an id or a number) becomes one byte of the *skeleton*. The byte says that the next new
+token of the list stands here, or which of the newest tokens is repeated here. The skeletons of two exchanges of a chat
+are then nearly the same. 50 short exchanges of a chat (143 kB of events) take 5.6 kB; their JSON, compressed at the
+same level, takes 9.9 kB.
 
-Text can be added to a packed text without unpacking it: to add a turn to these 50 takes 0.2 ms, and `encode` 0.4.
+Text can be added to a packed text without unpacking it: adding an exchange to these 50 takes 0.2 ms, and `encode` takes
+0.4 ms.
 """
 
 import re
@@ -19,15 +20,16 @@ from threadcast.store.compression import decompressed, zstd
 __all__ = ["Packed"]
 
 LEVEL = 9
-"""The level of Zstandard: with it, 50 turns take 5.3 kB and 0.28 ms; with level 6 5.5 kB and 0.21 ms, with level 3
-6.9 kB and 0.06 ms."""
+"""The level of Zstandard. At this level, 50 exchanges take 5.3 kB and 0.28 ms; at level 6 they take 5.5 kB and 0.21 ms,
+at level 3 6.9 kB and 0.06 ms."""
 
 _ID_BYTES = {1: 10, 2: 16, 3: 16}
-"""The bytes of an id by the mark in the skeleton: 20 or 32 hexadecimal digits, or a UUID (RFC 9562 §4)."""
+"""The number of bytes of an id for each mark in the skeleton: an id has 20 or 32 hexadecimal digits, or is a UUID (RFC
+9562 §4)."""
 _NUMBER = 4
 _MARKS = bytes([*range(1, 10), *range(11, 32)])
-"""Bytes that JSON never contains outside its escapes, and that are no line ends (RFC 8259 §7): 1 to 4 begin a token,
-the others tell how many tokens ago the same one was new."""
+"""Control characters that are not line ends; JSON contains them only as escapes (RFC 8259 §7). The bytes 1 to 4 mark a
+new token; the others tell how many tokens ago the repeated token was new."""
 _BACK = _MARKS[4:]
 
 _token = re.compile(
@@ -37,14 +39,16 @@ _mark = re.compile(rb"([\x01-\x09\x0b-\x1f])")
 _new_mark = re.compile(rb"[\x01-\x04]")
 
 _TIME_DIGITS = 13
-"""A number of as many digits is a time in ms (until the year 2286), and is written as the difference from the one
-before."""
+"""A number with this many digits is a time in ms (until the year 2286), and is written as the difference from the
+previous time."""
 
 TAIL_BYTES = 8_000
-"""Where the newest tokens are looked for first, since a search of the whole skeleton takes 0.3 ms."""
+"""The bytes at the end of the skeleton in which the newest tokens are searched first, since a search of the whole
+skeleton takes 0.3 ms."""
 
 PLAIN_ABOVE_BYTES = 128_000
-"""More text than this at once stays as it is: to find its tokens would take the event loop more than 4 ms."""
+"""A larger text is packed without replacing its tokens, because finding them would take the event loop more than 4
+ms."""
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -53,7 +57,7 @@ class Packed(msgspec.Struct, frozen=True):
     size_bytes: int = 0
     skeleton: bytes = b""
     numbers: bytes = b""
-    """Each number followed by a space; the difference of a time begins with a sign."""
+    """The numbers, each followed by a space; the difference between two times begins with a sign."""
     ids: bytes = b""
     last_ms: int = 0
     """The last time in the text; 0 for none."""
@@ -157,7 +161,7 @@ class Packed(msgspec.Struct, frozen=True):
         return _split(stored)[0]
 
     def _newest(self) -> list[bytes]:
-        """Return the tokens to which the next ones may refer, oldest first."""
+        """Return the tokens to which later bytes of the skeleton may refer, oldest first."""
         count = len(_BACK)
         marks = _new_mark.findall(self.skeleton[-TAIL_BYTES:])
         if len(marks) < count:

@@ -1,8 +1,8 @@
-"""Reads and writes the stored form of trace records: lines of JSON, packed together (`packing.py`), with a bound on
-their size, packed and not.
+"""Reads and writes the stored form of trace records: lines of JSON, packed together (`packing.py`), with bounds on
+their packed and unpacked size.
 
-The records of short runs share a stored record, because most of their text is the same: 50 short turns take 3.4 kB
-instead of 49.
+The records of short runs share a stored record, because most of their text is the same: the traces of 50 short
+exchanges take 3.4 kB instead of 49 kB.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ RECORD_TEXT_MAX_BYTES = 8 * 1_024 * 1_024
 text compresses a hundredfold."""
 
 COMBINED_MAX_BYTES, COMBINED_TEXT_MAX_BYTES = 8 * 1_024, 128 * 1_024
-"""Records are combined up to these sizes, packed and not: to add a record then takes at most 0.5 ms."""
+"""Records are combined up to these sizes, packed and unpacked, so that adding a record takes at most 0.5 ms."""
 
 
 def compose(text: bytes) -> bytes:
@@ -46,7 +46,8 @@ def decompose(data: bytes) -> list[JsonObject]:
 
 
 def combined(stored: Sequence[bytes]) -> bytes | None:
-    """Return one stored record with the records of all; None if they would be too large, or one cannot be read."""
+    """Return one stored record with the records of all `stored`; None if the result would be too large, or a record
+    cannot be read."""
     if sum(map(len, stored)) > 2 * COMBINED_MAX_BYTES:
         return None
     try:

@@ -58,7 +58,7 @@ class SentinelUrl(NamedTuple):
 
 def parse_sentinel_url(url: str) -> SentinelUrl:
     """Parse the URL of a store behind Sentinel. Raises ValueError with a sentence for users."""
-    # Not urlsplit: some versions refuse a list of bracketed hosts, and repeat it in their error.
+    # urlsplit is not used: some of its versions refuse a list of bracketed hosts, and repeat the list in their error.
     parts = _URL.fullmatch(url)
     if parts is None or parts["scheme"] not in SENTINEL_SCHEMES:
         raise ValueError(_SHAPE)

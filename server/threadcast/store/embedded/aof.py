@@ -2,10 +2,10 @@
 manifest.
 
 A file of commands is a sequence of RESP arrays of bulk strings, as clients send them, and of annotations (`#TS:…`).
-MULTI to EXEC is one record: a server that loads half of a transaction would show half of an effect. After a power loss
-the end of the file may be cut anywhere, or contain zeros or the bytes of other files, where the disk's blocks were
-allotted and not written. At its start the server silently removes an incomplete last record, and it refuses to start if
-it finds any other damage.
+The commands from MULTI to EXEC count as one record, because a server that loaded half of a transaction would show half
+of its effect. After a power loss the end of the file may be cut anywhere, or contain zeros or the bytes of other files,
+where the disk's blocks were allotted and not written. At its start the server silently removes an incomplete last
+record, and it refuses to start if it finds any other damage.
 
 `scan` reads a file of any size in pieces. This module never writes. `repair.py` decides what to do. The format is that
 of valkey.io, "Persistence" ("Append-only file"), with the manifest of Redis 7.0 and newer.
@@ -30,8 +30,8 @@ PIECE_BYTES = 1024 * 1024
 """Bytes that are read at a time."""
 
 TRIES_MAX = 1_000_000
-"""Maximum number of record starts and arguments that are read in the search for a whole record after damage; reading
-them takes some seconds."""
+"""Maximum number of record starts and arguments that are read in the search for a whole record after damage; a search
+of this length takes some seconds."""
 
 TRY_BYTES = 4096
 """Bytes that are read at a time to check one record start."""
@@ -161,9 +161,9 @@ def _resumption(path: Path, start: int) -> int | None:
 
     The file contains blobs as clients sent them, so a blob may contain whole records. Therefore `scan` starts this
     search after a torn argument, if the argument's length leads to an offset in the file. If the length is lost or
-    leads past the end of the file, a record in a blob counts like any other record. The server's start is then refused
-    and a person decides, which is safer than cutting off real records. For the same reason this function returns the
-    offset that it tried last when TRIES_MAX is exceeded.
+    leads past the end of the file, a record inside a blob is taken for a record of the file. The server's start is then
+    refused and a person decides, which is safer than cutting off real records. For the same reason this function
+    returns the offset that it tried last when TRIES_MAX is exceeded.
     """
     at = start
     tries = 0

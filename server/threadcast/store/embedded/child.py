@@ -1,10 +1,10 @@
 """Starts the embedded server as a process that ends with its parent: asks Linux for a parent-death signal, then calls
 exec.
 
-It is run by path, as `python -I -S child.py PARENT_PID BINARY ARGUMENTS...`, and imports nothing of this package, so it
-starts in some 15 ms. It is a separate program and not a `preexec_fn`, because Python code between fork and exec may
-hang in a process that has threads. The server inherits the lock of the directory through `exec` and holds it as long as
-it lives.
+This program is run by path, as `python -I -S child.py PARENT_PID BINARY ARGUMENTS...`, and imports nothing of this
+package, so it starts in some 15 ms. It is a separate program and not a `preexec_fn`, because Python code between fork
+and exec may hang in a process that has threads. The server inherits the lock of the directory through `exec` and holds
+the lock until it ends.
 """
 
 import ctypes

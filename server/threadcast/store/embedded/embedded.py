@@ -1,8 +1,9 @@
 """The embedded store: a private Valkey child process for `threadcast serve` and the tests.
 
-This module sends the server nothing but PING and INFO; `redis/store.py` connects to the URL. The store is entered first
-and left last, so that it outlives everything that uses it. Each data directory has at most one serving process and one
-server process. A serving process that is ended by kill -9 leaves nothing that blocks the next start.
+This module sends the server nothing but PING and INFO; `redis/store.py` connects to the URL. Callers enter this context
+manager first and exit it last, so that the server outlives everything that uses it. Each data directory has at most one
+serving process and one server process. A serving process that is ended by kill -9 leaves nothing that blocks the next
+start.
 
 Files in the data directory: `serve.lock` (held by the serving process; contains its address), and below `store/` the
 server's files: `store.lock` (held by the server), `socket`, `store.log`, the append-only file.
@@ -69,7 +70,7 @@ class EmbeddedStore:
 
     def __init__(self, data_dir: Path, *, memory: bool = False, max_bytes: int = 0) -> None:
         """`memory`: keep nothing on disk and do not touch `data_dir`. `max_bytes`: the memory that the store may fill;
-        0 for a share of the machine's. A full store refuses writes and discards nothing."""
+        0 for a share of the machine's memory. A full store refuses writes and discards nothing."""
         self._memory = memory
         self._max_bytes = store_max_bytes(max_bytes)
         self._data_dir = data_dir.absolute()
@@ -105,7 +106,7 @@ class EmbeddedStore:
     async def __aexit__(
         self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Shielded: a second Ctrl-C must not leave the server behind. `stop` has deadlines of its own.
+        # The stop is shielded, because the server must end even after a second Ctrl-C. `stop` has deadlines of its own.
         with anyio.CancelScope(shield=True), self._exit:
             self._serve_lock = None
             await self.server.stop()
@@ -200,7 +201,7 @@ async def _wait_for_leftover(directory: Path) -> ServerProcess | None:
     """Wait for the server of a killed parent.
 
     On Linux that server is about to end, so it must not be used meanwhile. On other systems no signal ends that server,
-    so it is taken over while it runs. Returns None when no server runs any more.
+    so this process uses the running server. Returns None when no server runs any more.
     """
     deadline = time.monotonic() + LEFTOVER_TIMEOUT_SECONDS
     while not lock_is_free(directory):

@@ -1,7 +1,8 @@
 """Rewrites the private store's append-only file after a chat was deleted, so that its content leaves the disk.
 
 The store notes each deletion (`delete.lua`), so a restart forgets none. The server itself rewrites its file only when
-the file has doubled, which may never happen. At most one rewrite runs within `after_seconds`, whatever is deleted.
+the file has doubled, which may never happen. At most one rewrite runs within `after_seconds`, however many chats are
+deleted.
 """
 
 from typing import Protocol
@@ -14,8 +15,8 @@ from threadcast_protocol.wire.errors import Failed
 __all__ = ["erase_forever"]
 
 LOOK_SECONDS = 60.0
-"""Seconds between checks for deletions, each of 16 small commands. A deletion before the start of the server is noticed
-at the first check, and its content leaves the file at the second one."""
+"""Seconds between checks for deletions; each check sends 16 small commands. A deletion before the start of the server
+is noticed at the first check, and its content leaves the file at the second one."""
 
 AGAIN_SECONDS = 300.0
 """Seconds between attempts while a rewrite fails: a full disk stays full for a while."""

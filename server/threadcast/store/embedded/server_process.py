@@ -35,21 +35,21 @@ __all__ = [
 ]
 
 SOCKET_PATH_MAX_BYTES = 100
-"""Maximum bytes of a socket's path: sun_path holds 108 bytes on Linux and 104 on macOS, with the closing zero; the
-remaining bytes are for a suffix that the server appends."""
+"""Maximum bytes of a socket's path: sun_path holds 108 bytes on Linux and 104 on macOS, including the terminating zero
+byte; the remaining bytes are for a suffix that the server appends."""
 
 POLL_SECONDS = 0.003
 """Seconds between checks of a process that starts or ends: a warm start takes some 30 ms."""
 
 START_TIMEOUT_SECONDS = 60.0
-"""Seconds that a start may take: a slow disk loads a gigabyte of append-only file in some ten seconds. The end of the
-process is noticed at once."""
+"""Seconds that a start may take: a slow disk loads a gigabyte of append-only file in some ten seconds. If the process
+ends during its start, the start fails at once."""
 
 STOP_TIMEOUT_SECONDS = 10.0
 """Seconds that a stop may take: the server writes its buffer and syncs it; a longer stop means that its disk hangs."""
 
 ASK_TIMEOUT_SECONDS = 0.05
-"""Seconds for one query, during which the caller blocks: a running server answers a PING on a unix socket in
+"""Maximum seconds for which a query blocks its caller: a running server answers a PING on a unix socket in
 microseconds."""
 
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "TZ")
@@ -152,7 +152,7 @@ def _try_lock(directory: Path) -> int | None:
 
 
 class EndedAtStart(Unavailable):
-    """The server ended while it started. `words`: the last line of the server's own log."""
+    """The server ended while it started. `words` is the last line of the server's own log."""
 
     def __init__(self, words: str) -> None:
         super().__init__(f"the embedded store ended while it started: {words}")
@@ -160,7 +160,7 @@ class EndedAtStart(Unavailable):
 
 
 class ServerProcess:
-    """A server process that this process has started, or has taken over while it ran (on systems without a parent-death
+    """A server process that this process has started, or that was already running (on systems without a parent-death
     signal)."""
 
     def __init__(self, directory: Path, path: Path, process: "subprocess.Popen[bytes] | None", pid: int) -> None:
@@ -231,7 +231,7 @@ def start_server(binary: Path, directory: Path, extra_args: Sequence[str] = ()) 
         Unavailable: another server runs on this directory.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.chmod(0o700)  # an older directory: programs that run as other users must not read the files
+    directory.chmod(0o700)  # the directory may be older than this rule: programs of other users must not read the files
     lock = _try_lock(directory)
     if lock is None:
         raise Unavailable(f"another store process uses {directory}")

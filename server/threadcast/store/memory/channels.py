@@ -20,7 +20,7 @@ __all__ = ["MemoryChannels"]
 
 
 class _Switchboard:
-    """Channels by name. Publishing returns the number of listeners, as PUBLISH does."""
+    """Channels by name. Publishing returns the number of listeners, like Redis's PUBLISH."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, list[Listener]] = {}
@@ -133,7 +133,7 @@ class MemoryChannels:
             self._switchboard.leave(channel, listener)
 
     async def watchers(self, chat_id: str) -> int:
-        """Return 1 when the chat is followed, else 0: there is only this process."""
+        """Return 1 when the chat is followed, else 0, because this is the only process."""
         await anyio.lowlevel.checkpoint()
         return int(self._switchboard.is_watched(f"log:{chat_id}"))
 

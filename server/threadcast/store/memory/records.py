@@ -55,7 +55,7 @@ class Chat:
 
     log: list[RawEntry] = field(default_factory=list)
     head: str = ""
-    log_expires_at_ms: int | None = None  # while the checkpoint contains the whole log
+    log_expires_at_ms: int | None = None  # set while the checkpoint contains the whole log
     snap: tuple[str, int, bytes] | None = None
     history: list[bytes] = field(default_factory=list)
     inbox: dict[str, InboxEntry] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Chat:
             self.log = [entry for entry in self.log if entry.entry_id >= compacted.trim]
         self.log = self.log[-RESUME_MAX_ENTRIES:]
         size = sum(len(entry.events) for entry in self.log)
-        if size > RESUME_MAX_BYTES:  # as the script does: the newest entries, by their average size
+        if size > RESUME_MAX_BYTES:  # keep the newest entries, by their average size, as the script does
             self.log = self.log[-(len(self.log) * RESUME_MAX_BYTES // size) :]
         self.log_expires_at_ms = now_ms + RESUME_SECONDS * 1_000
 
@@ -128,8 +128,7 @@ class Chat:
         self.seen_expires_at_ms = now_ms + SEEN_TTL_SECONDS * 1_000
 
     def lay_down(self, request_id: str, principal: bytes, body: bytes, now_ms: int) -> str:
-        """Append the command under an id made as `XADD *` makes it: ids never go backwards, even when the clock
-        does."""
+        """Append the command under an id like those of `XADD *`, which increase even when the clock goes backwards."""
         last_ms, n = self.last_inbox_id
         self.last_inbox_id = (now_ms, 0) if now_ms > last_ms else (last_ms, n + 1)
         inbox_id = f"{self.last_inbox_id[0]}-{self.last_inbox_id[1]}"
@@ -156,7 +155,7 @@ def in_turn(due: Sequence[str], scores: Mapping[str, int], chats: Mapping[str, C
 class Bucket:
     due: dict[str, int] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)
-    owners: dict[str, int] = field(default_factory=dict)  # worker: when the last lease ends that it holds here
+    owners: dict[str, int] = field(default_factory=dict)  # by worker: when its last lease here ends
     chats: dict[str, dict[str, int]] = field(default_factory=dict)
     has_token: bool = False
 

@@ -1,8 +1,8 @@
 """Implements the Store port in process memory, for unit tests and simulation.
 
 It keeps the promises of `redis/store.py`, step by step as in DISPATCH §4, and passes the same contract tests. Each
-method first yields to the event loop once, where it may be cancelled, and then works without awaiting, so that its step
-is atomic. The constructor takes the clock; nothing else depends on chance or time.
+method first yields to the event loop once, so that it may be cancelled, and then runs without awaiting, so that its
+step is atomic. The clock is an argument of the constructor; nothing else in the store depends on time or chance.
 """
 
 import hashlib
@@ -64,8 +64,8 @@ def _system_clock_ms() -> int:
 
 
 class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryChannels):
-    """Implements `threadcast.store.ports.Store`. Share one object between the workers and the web processes of a
-    test."""
+    """Implements `threadcast.store.ports.Store`. The workers and the web processes of a test share one object of this
+    class."""
 
     def __init__(self, clock_ms: Callable[[], int] = _system_clock_ms) -> None:
         super().__init__()

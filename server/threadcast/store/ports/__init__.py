@@ -95,4 +95,4 @@ __all__ = [
 
 
 class Store(Inbox, Log, Claims, Leases, Index, Blobs, TraceRecords, Allowances, Accounts, PubSub, Facts, Protocol):
-    """The whole store, as `wiring` opens it. All other code names the ports that it needs."""
+    """The whole store, as `wiring` opens it. All other code takes only the ports that it needs."""

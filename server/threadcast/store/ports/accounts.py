@@ -8,15 +8,15 @@ __all__ = ["Account", "Accounts"]
 
 
 class Account(msgspec.Struct, frozen=True):
-    """The bytes and the number of chats that one principal stores, blobs of chats that do not exist yet included. The
-    bytes are those of the store's memory, so they are more than what the principal has sent."""
+    """The number of chats of one principal and the bytes that they take, including blobs of chats that do not exist
+    yet. The bytes are measured in the store's memory, so they exceed the bytes that the principal has sent."""
 
     bytes_count: int = 0
     chats_count: int = 0
 
 
 class Accounts(Protocol):
-    """Counts what each principal stores. Accounts are changed with the data, in the same steps, and therefore are right
+    """Counts what each principal stores. Accounts change in the same atomic steps as the data, so they are correct
     after a crash. Expired data is counted until the next `recount`; a process of an older version changes no
     accounts."""
 
@@ -24,7 +24,7 @@ class Accounts(Protocol):
         """Return the account. Parts of the store that cannot be reached count as empty."""
 
     async def chat_bytes(self, chat_id: str, owner: str) -> int:
-        """Return the bytes of one chat in its owner's account; 0 for a chat that is not there."""
+        """Return the bytes of one chat in its owner's account; 0 for a chat that the account does not contain."""
 
     async def recount(self, owner: str) -> None:
         """Measure all chats of the account anew. Takes some ms for each hundred chats. Raises Unavailable."""

@@ -12,8 +12,8 @@ __all__ = ["BlobOutcome", "BlobPut", "Blobs"]
 
 
 class BlobOutcome(Enum):
-    """The result of storing a blob. KEPT: the blob is stored, perhaps from before. FULL: the chat has reached its limit
-    of blobs or bytes."""
+    """The result of storing a blob. KEPT: the blob is stored now, or was stored before. FULL: the chat has reached its
+    limit of blobs or bytes."""
 
     KEPT = "KEPT"
     FULL = "FULL"

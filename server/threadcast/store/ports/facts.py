@@ -37,8 +37,9 @@ class Facts(Protocol):
     async def now_ms(self) -> int: ...
 
     async def secret(self) -> bytes:
-        """Return 32 random bytes, made at the first use and the same in all processes of this store. They are the key
-        for the ids that other servers' formats get; they do not authenticate callers. Raises Unavailable."""
+        """Return 32 random bytes, made at the first use and the same in all processes of this store. The bytes are the
+        key from which the ids in other servers' formats are derived; they do not authenticate callers. Raises
+        Unavailable."""
 
     async def ping(self) -> Standing:
         """Return the status of the store's servers. Raises Unavailable unless the store (or one node of several)

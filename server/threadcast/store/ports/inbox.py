@@ -24,11 +24,11 @@ class PostRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A command to store. `nonce` is unique per HTTP request and the same for its retries. `creates`: the command may
     create the chat.
 
-    `kind` decides with how many waiting commands the post is refused: for normal 100 in inbox and queue together; for
-    exempt and import 1,000, and for refusal 20, in the inbox alone. A probe is never stored: its outcome tells whether
-    the command was accepted before (DUPLICATE). `charged_bytes`, the size of data that the command will copy, counts in
-    the owner's account beside the body until the chat is measured. `about` is the id of the refused request: if that
-    request was accepted before, the refusal is a DUPLICATE and is not stored.
+    `kind` sets the number of waiting commands at which the post is refused: for normal 100 in inbox and queue together;
+    for exempt and import 1,000, and for refusal 20, in the inbox alone. A probe is never stored: its outcome tells
+    whether the command was accepted before (DUPLICATE). `charged_bytes`, the size of data that the command will copy,
+    counts in the owner's account beside the body until the chat is measured. `about` is the id of the refused request:
+    if that request was accepted before, the refusal is a DUPLICATE and is not stored.
     """
 
     chat_id: str
@@ -45,7 +45,7 @@ class PostRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Posted(msgspec.Struct, frozen=True):
-    """The outcome of a post. `inbox_id` is that of the command which it stored, None if it stored none."""
+    """The outcome of a post. `inbox_id` is the inbox id of the stored command, None if no command was stored."""
 
     outcome: PostOutcome
     inbox_id: str | None = None

@@ -31,8 +31,8 @@ class Lost(Exception):
 
 
 class WaitingRun(msgspec.Struct, frozen=True):
-    """An open run that waits until its principal has fewer runs at work. `rank` is the run's rank among the
-    principal's waiting runs, as the append's `meta` named it."""
+    """An open run that waits until its principal has fewer runs at work. `rank` is the run's rank among the principal's
+    waiting runs, as the `meta` of the append gave it."""
 
     principal_id: str
     rank: str
@@ -40,7 +40,7 @@ class WaitingRun(msgspec.Struct, frozen=True):
 
 class Claimed(msgspec.Struct, frozen=True):
     """A claimed chat. `previous` is the worker that held the chat without releasing it, or ''. `waiting` is set if the
-    chat needs a worker only for a run that waits, and no command has come. `has_begun` is False if `previous` claimed
+    chat needs a worker only for a waiting run, and the inbox has no command. `has_begun` is False if `previous` claimed
     the chat and wrote no fence. For `lease_left_ms` that worker may still believe that it owns the chat, because its
     leases were ended early."""
 
@@ -74,7 +74,8 @@ class Beat(Enum):
 
 
 class Released(Enum):
-    """The result of a release. MORE: the inbox holds a command; handle it instead of releasing the chat."""
+    """The result of a release. MORE: the inbox holds a command; the owner must handle the command instead of releasing
+    the chat."""
 
     OK = "OK"
     MORE = "MORE"
@@ -113,8 +114,8 @@ class WorkerSignals(Messages[str | None], Protocol):
     was rebuilt and ids may be missing."""
 
     def heard_since(self, bucket: int) -> float | None:
-        """Return since when the subscription has been without interruption, in seconds of the monotonic clock; None
-        while this bucket's part of it is lost."""
+        """Return the time since which the subscription has had no interruption, in seconds of the monotonic clock; None
+        while the connection for this bucket is lost."""
 
 
 class Claims(Protocol):
@@ -123,15 +124,16 @@ class Claims(Protocol):
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         """Take up to `limit` due chats of a bucket. If more are due, the principals get one chat each in turn, so that
         thousands of chats of one principal do not delay the others. With `waited_ms`, take only chats that have been
-        due for so long, and chats that another worker held without releasing them."""
+        due for at least that time, and chats that another worker held without releasing them."""
 
     async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
         """Take this chat before its time, because its waiting run may continue. Returns False if the chat has an owner
         or is at rest."""
 
     async def silent_owners(self, bucket: int, worker: str) -> list[str]:
-        """Return the owners of chats in this bucket whose inbox signals have no listener, in a part of the calls if
-        there are many owners. Returns none unless `worker` listens itself at the server that answers."""
+        """Return the workers that own chats in this bucket and no longer listen for inbox signals. If a bucket has many
+        owners, only some of the calls check them, and the other calls return no owner. Returns no owner unless `worker`
+        itself listens at the server that answers."""
 
     async def end_leases(self, bucket: int, worker: str, owner: str, cursor: str) -> EndedLeases:
         """Make chats of `owner` in this bucket due at once, if its inbox signals have no listener and those of `worker`
@@ -152,14 +154,15 @@ class Leases(Protocol):
     async def release(
         self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
     ) -> Released:
-        """Release the chat until `when_ms`. With `compacted`, which must belong to this head, the same step compacts
-        the log. Raises Lost, Fenced."""
+        """Release the chat; it is due again at `when_ms`. With `compacted`, which must belong to this head, the same
+        step compacts the log. Raises Lost, Fenced."""
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         """Raises Lost."""
 
     async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
-        """Suspend a chat whose log cannot be folded: no owner, due far in the future, nothing deleted. Raises Lost."""
+        """Suspend a chat whose log cannot be folded: the chat loses its owner and becomes due far in the future;
+        nothing is deleted. Raises Lost."""
 
     def inbox_signals(self, worker: str) -> AbstractAsyncContextManager[WorkerSignals]:
         """Subscribe to the signals for this worker. While it owns chats, a worker must be subscribed: others take over

@@ -31,7 +31,7 @@ def absent_id_of(chat_id: str) -> str:
     """Return an id that no chat can have, since ids do not contain "~" (`wire/ids.py`).
 
     A caller must not notice that another principal has a chat of the id `chat_id`. So the store is asked for the absent
-    id, which costs the same work and time as asking for an unknown chat."""
+    id; this query takes the same work and time as a query for an unknown chat."""
     return f"~{chat_id}"
 
 
@@ -120,7 +120,7 @@ class Log(Protocol):
         """Raises Fenced."""
 
     async def load(self, chat_id: str) -> Loaded:
-        """Return the chat as of one moment, with at most LOG_PAGE_BYTES of entries. `load.py` reads longer logs."""
+        """Return a consistent view of the chat, with at most LOG_PAGE_BYTES of entries. `load.py` reads longer logs."""
 
     async def read_entry(self, chat_id: str, entry_id: EntryId) -> RawEntry | None:
         """Return one entry with its head string, None when the entry was trimmed or deleted."""

@@ -10,7 +10,7 @@ __all__ = ["AllowanceSpent", "Allowances", "TraceRecord", "TraceRecords"]
 
 class TraceRecord(msgspec.Struct, frozen=True):
     """A part of a run's trace, or with the empty `run_id` parts of several runs. `key` is unique, so that a record
-    stored twice is read once; `data` is packed and not parsed by the store (`trace_records.py`)."""
+    stored twice is read once. `data` is packed (`trace_records.py`); the store does not parse it."""
 
     run_id: str
     key: str
@@ -18,8 +18,8 @@ class TraceRecord(msgspec.Struct, frozen=True):
 
 
 class AllowanceSpent(msgspec.Struct, frozen=True):
-    """The result of counting a run against a quota. `is_new`: this call counted it, and `return_allowance` can undo
-    that. `wait_ms` above 0: the run was not counted; the quota admits another run after this time."""
+    """The result of counting a run against a quota. `is_new`: this call counted the run, and `return_allowance` can
+    undo the count. `wait_ms` above 0: the run was not counted; the quota admits another run after this time."""
 
     is_new: bool
     wait_ms: int = 0
@@ -32,8 +32,9 @@ class TraceRecords(Protocol):
         self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
     ) -> bool:
         """Store records with the owner's chat and keep all its records for another `ttl_seconds`; the oldest beyond the
-        bound are deleted. They replace the newest record, whose key is then `replaces`, if that is not ''. Returns
-        False, and stores nothing, when there is no such chat, or its newest record has another key."""
+        bound are deleted. If `replaces` is not '', the records replace the newest record, which must have this key.
+        Returns False, and stores nothing, when the owner has no such chat, or the newest record has another key than
+        `replaces`."""
 
     async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
         """Return the newest record of the owner's chat."""

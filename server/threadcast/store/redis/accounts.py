@@ -19,10 +19,11 @@ from threadcast_protocol.wire.errors import Failed, Unavailable
 __all__ = ["RedisAccounts"]
 
 MEASURED_AT_ONCE = 50
-"""Chats that are measured in one pipeline: some 1 ms of Redis, and 10 ms if each has hundreds of blobs."""
+"""The number of chats that one pipeline measures, which takes Redis some 1 ms, or 10 ms if each chat has hundreds of
+blobs."""
 
 NAMES_AT_ONCE = 1_000
-"""Names of chats that one command returns: 0.3 ms."""
+"""The number of names of chats that one command returns, which takes 0.3 ms."""
 
 _log = structlog.get_logger(__name__)
 
@@ -53,7 +54,7 @@ class RedisAccounts(RedisPart):
     async def recount(self, owner: str) -> None:
         for bucket in range(self._keys.buckets):
             counted = await self._scanned(b"HSCAN", self._keys.account(bucket, owner))
-            listed = await self._scanned(b"ZSCAN", self._keys.chats(bucket, owner))  # an older version created some
+            listed = await self._scanned(b"ZSCAN", self._keys.chats(bucket, owner))  # an older version stored some
             chats = sorted({*counted, *listed} - {b"*"})
             for start in range(0, len(chats), MEASURED_AT_ONCE):
                 await self._measure([chat.decode() for chat in chats[start : start + MEASURED_AT_ONCE]], owner)

@@ -3,7 +3,7 @@
 `RedisStore` in `store.py` inherits from the class of this module. The scripts `append` and `delete` also keep and
 delete blobs, in their own atomic steps. A blob belongs to the chat's owner or, while the chat does not exist, to the
 user who stored it; other users cannot learn that it exists. A blob above WHOLE_MAX_BYTES is written and read in slices
-(`slices.py`); processes of versions that do not know slices take it for a missing blob.
+(`slices.py`); to processes of older versions, which do not know slices, such a blob is missing.
 """
 
 from collections.abc import Sequence
@@ -78,6 +78,6 @@ class RedisBlobs(RedisPart):
 
         if is_sliced:
             data = await gathered(read, size_bytes)
-        elif size_bytes > WHOLE_MAX_BYTES:  # of an older version; a script would copy it once more
+        elif size_bytes > WHOLE_MAX_BYTES:  # an older version stored it whole; a script would copy it again
             data = await self._redis.send(b"HGET", key, b"d")
         return None if data is None else Blob(hash, mime.decode(), data)

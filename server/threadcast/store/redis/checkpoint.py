@@ -5,7 +5,7 @@ checkpoint's position from it. A large state is compressed in a thread, so that 
 
 A compressed state above WHOLE_MAX_BYTES is stored in slices (`slices.py`). Its line has the version SLICED_VERSION, and
 the frame after it is empty and followed by a line `<version> <bytes>`. A process of an older version takes such a
-checkpoint for one of a newer format, and hands the chat over.
+checkpoint for a checkpoint of a newer format, and hands the chat over.
 """
 
 import asyncio
@@ -18,22 +18,24 @@ from threadcast_protocol.wire.errors import Internal
 __all__ = ["Composed", "Sliced", "compose", "sliced", "split"]
 
 THREAD_ABOVE_BYTES = 256 * 1_024
-"""A larger state is compressed in a thread. Compressing this size takes 2.5 ms; for less, a thread costs more than it
-saves."""
+"""A larger state is compressed in a thread. Compressing a state of this size takes 2.5 ms; for a smaller state, a
+thread costs more than it saves."""
 
 SLICED_VERSION = 1_000_000
-"""Larger than every format version (`chat/entries.py`)."""
+"""The version in the line of a checkpoint in slices; it is larger than every format version (`chat/entries.py`)."""
 
 
 class Composed(NamedTuple):
-    """The stored form: `snap`, and the compressed state if it is stored in slices beside it."""
+    """The stored form: the value of the key `snap`, and the compressed state if that is stored in slices under another
+    key."""
 
     snap: bytes
     slices: bytes
 
 
 class Sliced(NamedTuple):
-    """A checkpoint whose compressed state of so many bytes is stored in slices. `line` begins its `snap`."""
+    """The line of a checkpoint in slices: `size_bytes` is the size of its compressed state. `line` begins its
+    `snap`."""
 
     line: str
     version: int
@@ -51,7 +53,8 @@ async def compose(head: str, version: int, state: bytes) -> Composed:
 
 
 def sliced(snap: bytes) -> Sliced | None:
-    """Return what `snap` tells of its slices; None if it has none. Raises Internal if it cannot be read."""
+    """Return the description of the slices in `snap`; None if the checkpoint has no slices. Raises Internal if the
+    description cannot be read."""
     line, _, data = snap.partition(b"\n")
     if not line.endswith(b" %d" % SLICED_VERSION):
         return None

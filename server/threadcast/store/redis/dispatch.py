@@ -167,7 +167,7 @@ class RedisDispatch(RedisPart):
             try:
                 slices = await staged(self._redis, staged_snap, composed.slices)
             except StoreFull:
-                compacted = None  # a chat comes to rest also when the store's memory is full
+                compacted = None  # a chat must be able to come to rest even when the store's memory is full
         if compacted is not None:
             arguments += [
                 composed.snap,

@@ -14,7 +14,7 @@ from threadcast_protocol.wire.errors import Unavailable
 __all__ = ["RedisErasure"]
 
 REWRITE_POLL_SECONDS = 0.2
-"""Seconds between looks at a rewrite, which sends no event."""
+"""Seconds between checks whether a rewrite is done, because the store sends no event."""
 
 REWRITE_MAX_SECONDS = 600.0
 """Seconds that a rewrite may take. A disk that writes 20 MB a second rewrites 12 GB in this time."""
@@ -24,20 +24,20 @@ class RedisErasure(RedisPart):
     """Rewrites the file of the private store for `RedisStore`."""
 
     async def last_erased_ms(self) -> int:
-        """Return the time of the last deletion whose chat the file may still contain; 0 if there is none. Raises
+        """Return the time of the last deletion after which the file was not rewritten; 0 if there is none. Raises
         Unavailable."""
         found = await self._redis.all([(b"GET", key) for key in self._keys.erased()])
         return max(int(each or 0) for each in found)
 
     async def rewrite_file(self) -> None:
-        """Write the file anew, and note that the chats deleted before are gone from it.
+        """Rewrite the file, and record that it no longer contains the chats deleted before the rewrite.
 
         Raises:
             Unavailable: the rewrite failed, for instance because the disk is full, or the store does not answer.
             Internal: the store does not rewrite files.
         """
         seconds, microseconds = await self._redis.send(b"TIME")
-        await self._until_idle()  # a rewrite that began earlier may hold what was deleted meanwhile
+        await self._until_idle()  # an earlier rewrite's file may contain chats deleted meanwhile
         await self._redis.send(b"BGREWRITEAOF")
         told = await self._until_idle()
         if told.get("aof_last_bgrewrite_status") != "ok":
@@ -46,7 +46,7 @@ class RedisErasure(RedisPart):
         await asyncio.gather(*(self._redis.call("erase_done", (key,), begun_ms) for key in self._keys.erased()))
 
     async def _until_idle(self) -> dict[str, str]:
-        """Wait until no rewrite runs or is planned, and return what the store tells about its files."""
+        """Wait until no rewrite runs or is planned, and return the persistence section of the store's INFO."""
         with anyio.move_on_after(REWRITE_MAX_SECONDS):
             while True:
                 info = (await self._redis.send(b"INFO", b"persistence")).decode(errors="replace")

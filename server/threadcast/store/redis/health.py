@@ -19,7 +19,7 @@ from threadcast_protocol.wire.errors import Internal, Unavailable
 __all__ = ["RedisHealth", "StoreHealth"]
 
 MEMORY_WARN_SHARE = 0.9
-"""A warning is given when this share of maxmemory is in use: early enough to add memory, or to delete chats."""
+"""The share of maxmemory in use at which a warning is given: early enough to add memory, or to delete chats."""
 
 _letters = msgspec.json.Decoder(DeadLetter)
 

@@ -63,7 +63,7 @@ SECRET_KEY = b"tc:secret"
 
 
 def never_of(key: bytes) -> bytes:
-    """Return a key in the same slot that never exists. In a Cluster every script has such a key among its KEYS.
+    """Return a key that never exists, in the slot of `key`. In a Cluster every script has such a key among its KEYS.
 
     While a slot moves key by key, a script whose KEYS all exist would start, and would stop at the first key that has
     moved meanwhile, so that half of its step would be done. A script that names a missing key is refused before it

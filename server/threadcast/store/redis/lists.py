@@ -29,7 +29,8 @@ class RedisLists(RedisPart):
         )
 
     async def list_chats(self, owner: str, limit: int, after: ListCursor | None = None) -> ChatPage:
-        """Read the next `limit + 1` chats of each bucket; the first of all these chats are the first of the list.
+        """Read the next `limit + 1` chats of each bucket, and merge them by time; the first of the merged chats are the
+        page.
 
         Redis returns chats of equal scores in the reverse order of their names, which is the list's order. So a page
         may end between chats of the same millisecond; the rest of these chats, few in any bucket, is read with the next

@@ -1,7 +1,7 @@
 """Logs the outage of a store: its beginning, once a minute its duration, and its end.
 
 `channels.py` reports the state of its one connection, which every process holds and tries to rebuild ten times a
-second. Each event is logged at most once a minute; the next line has the number of repetitions.
+second. Each event is logged at most once a minute; the next line says how often the event has been repeated.
 """
 
 import math

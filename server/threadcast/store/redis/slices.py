@@ -1,7 +1,7 @@
-"""Writes and reads large values in slices, so that no command holds the store for long (DISPATCH §4).
+"""Writes and reads large values in slices, so that no command blocks the store for long (DISPATCH §4).
 
-The slices are the fields of a hash, by number. They are written under a key that no reader looks at, and that expires.
-The script that makes the value visible checks their number and renames the key, in the same step.
+The slices are the fields of a hash, by number. They are written under a temporary key that expires and that no reader
+uses. The script that makes the value visible checks their number and renames the key, in the same step.
 """
 
 from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ async def gathered(read: Callable[[int], Awaitable[bytes | None]], size_bytes: i
     """Return the value from its slices; None if a slice is missing, because the value was deleted or replaced.
 
     Raises:
-        Internal: the slices have another size.
+        Internal: the slices together do not have the expected size.
         Unavailable: the store does not answer.
     """
     slices = []

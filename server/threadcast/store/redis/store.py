@@ -2,8 +2,8 @@
 
 `inbox.py`, `log.py`, `dispatch.py`, `lists.py`, `blobs.py`, `traces.py` and `ephemeral.py` implement the operations.
 This class gives them the connection, the keys, the channels and the number of buckets. Each process opens one store.
-Entering connects, fixes the number of buckets at the store's first start, and loads the scripts; leaving closes all
-connections.
+Entering the context connects, fixes the number of buckets at the store's first start, and loads the scripts; leaving it
+closes all connections.
 """
 
 import secrets

@@ -59,8 +59,8 @@ def _records_of(found: Reply, owner: str) -> Iterable[TraceRecord]:
 
 
 def _older_records_of(found: Reply, owner: str) -> Iterable[TraceRecord]:
-    """Read the stream of older versions, whose first node takes 4 kB however little it holds."""
-    for _, fields in found:  # they wrote the fields o, r, k and d in this order
+    """Read the stream that older versions wrote. The first node of such a stream takes 4 kB even for a small record."""
+    for _, fields in found:  # older versions wrote the fields o, r, k and d in this order
         if fields[1] == owner.encode():
             yield TraceRecord(fields[3].decode(), fields[5].decode(), fields[7])
 

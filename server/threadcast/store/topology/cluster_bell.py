@@ -33,7 +33,7 @@ PAUSE_SECONDS = 0.5
 chats."""
 
 HELD_SECONDS = 0.2
-"""Seconds that a token waits for a worker that is claiming chats at this moment. After them the worker is probably
+"""Seconds that a token waits for a worker that is claiming chats at this moment. After this time the worker is probably
 full, and the token is put back."""
 
 _log = structlog.get_logger(__name__)

@@ -22,8 +22,8 @@ GRACE_SECONDS = 0.25
 node would only delay the use of its promoted replica."""
 
 ASKED_MAX = 12
-"""Maximum number of nodes that are asked at a time: one node with the present map suffices, and so many nodes contain
-one."""
+"""Maximum number of nodes that are asked at a time: a single node with the present map suffices, and among this many
+nodes one has the present map."""
 
 
 class ClusterView:

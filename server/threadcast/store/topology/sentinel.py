@@ -1,8 +1,8 @@
 """Finds the primary through Sentinel: a `Finder` for a `Route`, and the route that a store's URL describes.
 
-`route.py` asks at each new connection and once a second. All sentinels are asked at once and the newest configuration
-counts, since a sentinel cut off from the others continues to name the old primary. Their answer is only a hint;
-`route.py` checks that the server is a primary.
+`route.py` calls the `Finder` at each new connection and once a second. All sentinels are asked at once and the newest
+configuration counts, since a sentinel cut off from the others continues to name the old primary. Their answer is only a
+hint; `route.py` checks that the server is a primary.
 """
 
 import asyncio

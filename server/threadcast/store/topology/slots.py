@@ -40,8 +40,8 @@ class View(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(self.owners.values()))
 
     def beats(self, other: "View") -> bool:
-        """Return whether this view counts more than `other`: a complete view, then a higher epoch, then more served
-        slots."""
+        """Return whether this view takes precedence over `other`: complete views come first, then views with a higher
+        epoch, then views with more served slots."""
         return (self.is_ok, self.epoch, len(self.owners)) > (other.is_ok, other.epoch, len(other.owners))
 
 

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- account: return how much a principal stores in this bucket.
+-- account: return how many bytes and chats a principal stores in this bucket.
 -- KEYS account gone
 -- ARGV overhead     (bytes that count for a deleted chat)
 -- Repeat: the same answer. Returns {bytes, chats}.

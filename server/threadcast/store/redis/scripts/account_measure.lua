@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- account_measure: set the bytes of one chat in the account of a principal to what the chat takes now.
+-- account_measure: measure one chat, and set its bytes in the account of a principal.
 -- KEYS account meta blobs log head snap inbox seen seen:old trace recent history
 --      snap_slices traces
 -- ARGV chat owner blob_overhead chat_overhead account_prefix
@@ -20,7 +20,7 @@ local bytes = 0
 if meta[1] == owner and not meta[2] then
   bytes = tonumber(ARGV[4])
   for i = 4, #KEYS do
-    -- A server may forbid the command, or not have it: then at least the checkpoint counts.
+    -- A server may forbid or lack the command; then at least the checkpoint is counted.
     local usage = redis.pcall('MEMORY', 'USAGE', KEYS[i])
     if type(usage) == 'number' then
       bytes = bytes + usage

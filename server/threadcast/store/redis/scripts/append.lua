@@ -11,8 +11,8 @@ local is = redis.call('GET', KEYS[2])
 if not is then return 'FENCED' end
 if is ~= before then return is == head and 'DUP' or 'FENCED' end
 
--- A failover may have lost a command that the writer still has in memory. It must not take effect: its id would be
--- accepted once more, and the command would take effect twice.
+-- A failover may have lost a command that the writer still has in memory. This command must not take effect now: the
+-- store would accept its id once more, and it would take effect twice.
 local consumed = 20 + 2 * ARGV[15]
 local ids = {}
 for i = consumed, #ARGV, 2 do
@@ -39,7 +39,8 @@ if #ids > 0 then redis.call('XDEL', KEYS[3], unpack(ids)) end
 if consumed > 20 then
   redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 20, consumed - 1))
   if ARGV[10] ~= 'expire' then redis.call('ZADD', KEYS[8], now, ARGV[1]) end
-  -- On one server, feeds of this version listen to the list's one channel, and those of 0.1.0 to that of each bucket.
+  -- On one server, feeds of this version listen to the single channel of the list, and feeds of version 0.1.0 to the
+  -- channel of each bucket.
   if ARGV[19] ~= '' then redis.call('PUBLISH', ARGV[19], ARGV[1]) end
   if ARGV[19] == '' or redis.call('PUBSUB', 'NUMSUB', ARGV[14])[2] > 0 then redis.call('PUBLISH', ARGV[14], ARGV[1]) end
 end
@@ -87,7 +88,8 @@ if ARGV[10] ~= '' then
   if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[8], ARGV[1]) end
 end
 
--- Published from the texts of the arguments: cjson of large strings would cost more than the rest of the script.
+-- The message is built from the texts of the arguments: cjson of large strings would cost more than the rest of the
+-- script.
 local news = '["' .. head .. '","' .. before .. '",' .. string.format('%.0f', now) .. ',' .. ARGV[4]
 if #events <= tonumber(ARGV[12]) then news = news .. ',' .. events .. ',' .. (acks == '' and '[]' or acks) end
 redis.call('PUBLISH', ARGV[13], news .. ']')

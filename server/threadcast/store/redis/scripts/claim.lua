@@ -3,8 +3,8 @@
 -- work; the fence makes sure that one worker writes.
 -- KEYS due own bell owners
 -- ARGV worker limit lease_ms looked_at waited_ms
--- With waited_ms, a worker that is full by its load takes only chats that have been due for so long, and those of dead
--- workers.
+-- With waited_ms, which a worker gives when it is full, the script takes only chats that have been due for at least
+-- that time, and chats of dead workers.
 -- Repeat: claims other chats or none; the chats of a lost reply are due again after one lease. Returns {chat, previous
 -- owner or '', has_begun, lease_left_ms, principal, rank, ...}. `has_begun` is '' if the former owner claimed the chat
 -- and wrote no fence; `lease_left_ms` is how long it may still believe that it owns its chats of this bucket. The last
@@ -22,8 +22,8 @@ if waited > 0 then
   end
 end
 if #due > limit then
-  -- More are due than this worker takes, so each principal gets one chat in turn. The newest chats are looked at, too:
-  -- somebody who comes behind thousands of chats of another principal is among them.
+  -- More chats are due than this worker takes, so each principal gets one chat in turn. The newest chats are read, too:
+  -- they include the chat of a principal that waits behind thousands of chats of another principal.
   local seen = {}
   for _, chat in ipairs(due) do seen[chat] = true end
   if has_more then

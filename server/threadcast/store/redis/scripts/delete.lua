@@ -1,6 +1,5 @@
 #!lua flags=allow-oom
--- delete: delete a chat so completely that a later chat of the same id inherits nothing: no owner, no timer, no entry
--- id, no command.
+-- delete: delete a chat so completely that a later chat of the same id inherits no owner, timer, entry id or command.
 -- KEYS meta log head inbox snap seen seen:old own due chats blobs trace erased dead account gone recent history
 --      snap_slices traces
 -- ARGV chat owner nonce seen_generation seen_ttl deleted_ttl log_channel feed_channel mail_prefix
@@ -28,8 +27,8 @@ redis.call('UNLINK', KEYS[11], KEYS[12], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEY
 redis.call('HSET', KEYS[1], 'owner', meta[1], 'deleted', now, 'died', now, 'floor', string.format('%.0f', floor))
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 
--- A command that was given up holds content of the chat, too. Its JSON begins with the chat's id (`DeadLetter`).
--- `dead_drop` has looked through the list before, so here the newest ones are enough.
+-- A dead letter contains content of the chat, too. Its JSON begins with the chat's id (`DeadLetter`). `dead_drop` has
+-- searched the list before, so here a search of the newest letters is enough.
 local mine = '{"chat_id":"' .. chat .. '",'
 for _, letter in ipairs(redis.call('LRANGE', KEYS[14], -ARGV[10], -1)) do
   if string.sub(letter, 1, #mine) == mine then redis.call('LREM', KEYS[14], 1, letter) end
@@ -40,7 +39,7 @@ if counted then
   redis.call('HINCRBY', KEYS[15], '*', -counted)
 end
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[16], '-inf', now - ARGV[6] * 1000, 'LIMIT', 0, 100)) do
-  redis.call('ZREM', KEYS[16], gone)  -- not all at once; each deletion adds one
+  redis.call('ZREM', KEYS[16], gone)  -- only some at a time; each deletion adds one entry
 end
 redis.call('ZADD', KEYS[16], now, chat)
 redis.call('EXPIRE', KEYS[16], ARGV[6])

@@ -5,7 +5,7 @@
 -- KEYS own due bell judge
 -- ARGV worker owner mail_prefix cursor looked_at judge_ms
 -- Repeat: the same effect. Returns {count of chats, next cursor or '' at the end}. The first call returns {0, ''} if
--- another worker has begun this within `judge_ms`.
+-- another worker has begun to end these leases within `judge_ms`.
 if redis.call('PUBSUB', 'NUMSUB', ARGV[3] .. ARGV[1])[2] == 0 then return {0, ''} end
 if redis.call('PUBSUB', 'NUMSUB', ARGV[3] .. ARGV[2])[2] > 0 then return {0, ''} end
 if ARGV[4] == '0' then

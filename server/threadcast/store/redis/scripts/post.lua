@@ -19,14 +19,14 @@ if not meta[1] and ARGV[9] == '0' then return {'UNKNOWN', ''} end
 -- deleted again.
 local seen = redis.call('HGET', KEYS[3], request) or redis.call('HGET', KEYS[4], request)
 if seen then
-  -- What older versions wrote is longer: the whole digest and nonce, and the inbox id.
+  -- Older versions wrote longer values: the whole digest and nonce, and the inbox id.
   local was_digest, was_nonce = string.match(seen, '^(%S+) (%S+)')
   if string.sub(was_nonce, -8) == nonce then return {'ACCEPTED', ''} end
   if string.sub(was_digest, 1, 12) == digest then return {'DUPLICATE', ''} end
   return {'MISMATCH', ''}
 end
 
--- Store no refusal of an id that was accepted: its command has, or will have, an outcome of its own.
+-- Store no refusal of a request id that was accepted: the accepted command has, or will have, its own outcome.
 if ARGV[16] ~= '' and (redis.call('HEXISTS', KEYS[3], ARGV[16]) == 1 or redis.call('HEXISTS', KEYS[4], ARGV[16]) == 1) then
   return {'DUPLICATE', ''}
 end

@@ -1,19 +1,20 @@
 #!lua flags=allow-oom
--- release: release a chat that is at rest, and check that in the same step: this worker owns the chat, the head is
--- unchanged, and no command waits. With a checkpoint of this head, also compact the log: the entries get another name
--- and an expiry, since only readers that resume still need them.
+-- release: release a chat that is at rest. The same step checks that this worker owns the chat, the head is unchanged,
+-- and no command waits. With a checkpoint of this head, also compact the log: the entries get another name and an
+-- expiry, since only readers that resume still need them.
 -- KEYS own due head inbox snap log recent history snap_slices staged
 -- ARGV chat worker head when_ms-or-'' [checkpoint resume_seconds resume_entries trim part replaces_last drop_first
 --      slices trim_entries resume_bytes]     (slices: as in `append`)
--- Repeat: LOST, which then means that it is done. Returns OK, or LONG if `recent` still has more entries than it should;
--- MORE, FENCED, LOST, or UNSTAGED if slices of the checkpoint are missing. Nothing was then changed.
+-- Repeat: LOST, which then means that the chat was released. Returns OK, or LONG if `recent` still has more entries
+-- than it should; MORE, FENCED, LOST, or UNSTAGED if slices of the checkpoint are missing. Nothing was then changed.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 'LOST' end
 if (redis.call('GET', KEYS[3]) or '') ~= ARGV[3] then return 'FENCED' end
 if redis.call('XLEN', KEYS[4]) > 0 then return 'MORE' end
 local slices = tonumber(ARGV[12] or 0)
 if slices > 0 and redis.call('HLEN', KEYS[10]) ~= slices then return 'UNSTAGED' end
 redis.call('HDEL', KEYS[1], ARGV[1])
--- The chat's timer is part of its folded state. The score is only an index of it, which the claim has overwritten.
+-- The chat's timer is part of its folded state. The score is only an index of the timer, and the claim has overwritten
+-- the score.
 if ARGV[4] == '' then redis.call('ZREM', KEYS[2], ARGV[1]) else redis.call('ZADD', KEYS[2], ARGV[4], ARGV[1]) end
 
 if ARGV[5] then

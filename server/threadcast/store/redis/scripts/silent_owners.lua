@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- silent_owners: name the owners of chats in a bucket whose inbox channel has no listener, because the server has closed
--- their connection. The answer is empty unless the asking worker itself listens at this server: after a restart or a
--- promotion all subscriptions are gone, and tell nothing about their workers.
+-- their connection. The answer is empty unless the asking worker itself listens at this server: a restart or a
+-- promotion ends all subscriptions, and a missing subscription then says nothing about its worker.
 -- KEYS owners
 -- ARGV worker mail_prefix looks
 -- Repeat: changes nothing but ended leases. Returns names of workers. In a bucket with many owners every worker asks, so

@@ -1,5 +1,5 @@
 #!lua flags=no-writes
--- snap_slice: return one slice of a large checkpoint, if the checkpoint is still the one that this line begins.
+-- snap_slice: return one slice of a large checkpoint, if the stored checkpoint still begins with this line.
 -- KEYS snap slices
 -- ARGV line number slice_bytes     (0: the slices have keys of their own; else the checkpoint is one string)
 -- Repeat: the same answer. Returns the bytes, or nil when the checkpoint was replaced or deleted.
