@@ -1,4 +1,5 @@
-"""Sends one append after the other, and repeats each until the store has answered, even if its caller is cancelled.
+"""Sends one append after the other, and repeats each append until the store has answered, even if its caller is
+cancelled.
 
 An append without an answer is sent again with the same arguments for a minute (DESIGN §4.2, §4.8). Only `writer.py`
 uses this module. When `until_answered` returns, the entry is in the log; when it raises, this writer never writes
@@ -21,8 +22,8 @@ __all__ = ["GIVE_UP_SECONDS", "RETRY_FIRST_SECONDS", "RETRY_MAX_SECONDS", "Appen
 _log = structlog.get_logger()
 
 RETRY_FIRST_SECONDS, RETRY_MAX_SECONDS, GIVE_UP_SECONDS = 0.25, 5.0, 60.0
-"""Seconds of the first and of the longest pause between attempts, and seconds after which an append without an answer
-counts as FENCED (DESIGN §4.8)."""
+"""Seconds of the first and the longest pause between attempts, and the seconds after which an unanswered append counts
+as FENCED (DESIGN §4.8)."""
 
 
 class Appending:
@@ -45,7 +46,7 @@ class Appending:
         for a minute, or `give_up` was called.
 
         A cancelled caller does not cancel the append, because then it would be unknown whether the store carried it
-        out. A shielded scope around each append would be a twentieth of the worker's cost of an event. The shield is
+        out. A shielded scope around each append would take 5 % of the worker's CPU time for an event. The shield is
         therefore created only when a caller is cancelled, and the same append is then sent again; whether or not the
         first attempt was carried out, the append is in the log afterwards (decision 0024).
         """

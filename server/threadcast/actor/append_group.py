@@ -34,15 +34,16 @@ class AppendGroup:
 
     @staticmethod
     def is_near(due_at: float) -> bool:
-        """Return whether the tick of `due_at` is now or has passed. Deltas that come that late are appended at once."""
+        """Return whether the tick of `due_at` has been reached. Deltas that are offered after this tick are appended at
+        once."""
         return due_at - asyncio.get_running_loop().time() < TICK_SECONDS / 2
 
     def wake_at(self, due_at: float, waiter: "asyncio.Future[None]") -> None:
-        """Give `waiter` its result at the tick nearest to `due_at`, together with all others of that tick."""
+        """Set the result of `waiter` at the tick nearest to `due_at`, together with all other waiters of that tick."""
         self._ticks.call_at(due_at, lambda: wake(waiter))
 
 
 def wake(waiter: "asyncio.Future[None]") -> None:
-    """Give `waiter` its result, unless it was woken earlier because enough was offered."""
+    """Set the result of `waiter`, unless it was woken earlier because enough deltas were offered."""
     if not waiter.done():
         waiter.set_result(None)

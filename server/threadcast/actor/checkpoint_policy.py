@@ -1,8 +1,8 @@
 """Decides from the size of a log when a checkpoint is due, and which entries may be trimmed (DESIGN §2).
 
 The writer asks the policy before each entry and adds the entry afterwards. When a chat is released, its policy is
-cached beside its state. Otherwise each short ownership would count from zero again, write a checkpoint, and never trim.
-Entries before the checkpoint are kept only for readers that resume; entries after it are never trimmed.
+cached beside its state. Without the cached policy, each short ownership would count from zero, write a checkpoint, and
+never trim. Entries before the checkpoint are kept only for readers that resume; entries after it are never trimmed.
 """
 
 from collections import deque
@@ -15,14 +15,15 @@ __all__ = ["CheckpointPolicy"]
 
 CHECKPOINT_MIN_BYTES, CHECKPOINT_EVENTS = 256_000, 2_000
 COMPACT_BYTES, COMPACT_SHARE = 64_000, 8
-"""At rest, a log is compacted if the state has at most 64 kB, whose checkpoint takes 0.5 ms, or if more than an eighth
-of the state follows the last checkpoint. So not every turn of a long chat costs a checkpoint."""
+"""At rest, a log is compacted if the state has at most 64 kB, because a checkpoint of this size takes 0.5 ms, or if the
+entries after the last checkpoint have more than an eighth of the state's size. So a long chat does not need a
+checkpoint after every run."""
 
 KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
 """The sizes at which a checkpoint is due, and how much the log keeps for readers that resume (DESIGN §2)."""
 
 GROUP_EVENTS, GROUP_BYTES = KEEP_EVENTS // 20, KEEP_BYTES // 20
-"""A group of entries that are trimmed together grows to these sizes. A list of all entries would take as much memory as
+"""The maximum size of a group of entries that are trimmed together. A list of all entries would take as much memory as
 the state of a short chat."""
 
 CHECKPOINT_MAX_BYTES = 64_000_000
@@ -32,9 +33,9 @@ CHECKPOINT_MAX_BYTES = 64_000_000
 
 @dataclass(slots=True)
 class CheckpointPolicy:
-    """`pending_*` count what the log holds after the checkpoint. `held` lists groups of the newest entries: the id of
-    the first, and the numbers of events and bytes. Entries that this process has not seen are not in the list, and are
-    dropped by the first trim."""
+    """`pending_*` count the entries, events and bytes that the log holds after the checkpoint. `held` lists groups of
+    the newest entries: the id of the first, and the numbers of events and bytes. Entries that this process has not seen
+    are not in the list, and are dropped by the first trim."""
 
     checkpoint_id: EntryId | None = None
     checkpoint_bytes: int = 0

@@ -1,4 +1,4 @@
-"""Decides whether a worker claims further chats, by its load. Works without clock, network and tasks of its own.
+"""Decides whether a worker claims further chats, by its load. The gate uses no clock, network or tasks.
 
 A worker whose event loop has no time left makes every chat wait, so it leaves further chats to other workers. A chat
 that no other worker has claimed for `WAIT_SECONDS` is claimed all the same, up to `limits.worker_max_chats`, since a
@@ -10,52 +10,54 @@ import math
 __all__ = ["CHATS_LEAST", "LOOK_SECONDS", "WAIT_SECONDS", "ClaimGate"]
 
 LOOK_SECONDS = 0.25
-"""Seconds between two looks at the load."""
+"""Seconds between two measurements of the load."""
 
 BUSY_SHARE = 0.95
-"""The share of a core at which the event loop counts as full. The pause between appends keeps the loop at 60 % and then
-at 85 % for as long as a longer pause helps (`base/append_pace.py`), so a loop above that cannot be helped by pauses."""
+"""The share of a core at which the event loop counts as full. As long as longer pauses between appends help, they keep
+the loop at 60 % and then at 85 % (`base/append_pace.py`), so pauses cannot help a loop above this share."""
 
 LAG_SECONDS = 0.1
-"""The lag of the event loop's timers at which it counts as full, also if other programs take its CPU time. Tokens are
-then up to 250 ms old: half of the longest pause between appends, and this lag on the way in."""
+"""The lag of the event loop's timers at which it counts as full, also if other programs take its CPU time. Readers then
+see tokens up to 250 ms late: by half of the longest pause between appends, and by this lag when the worker receives
+them."""
 
 STORE_DELAY_SECONDS = 0.5
 """The mean time of an exchange with the store at which no further chats are claimed: a quarter of the time after which
-commands count as failed. A store that is merely far away answers sooner."""
+commands count as failed. A distant store with a long round trip answers sooner."""
 
 SMOOTH_SECONDS = 1.0
 """The time over which loads are averaged, so that neither a burst of new chats nor one slow callback counts."""
 
 LOAD_MAX = 2.0
-"""The most that one look counts. A loop that was blocked for long is open again three seconds later."""
+"""The maximum load that one measurement contributes. After the loop was blocked for a long time, the gate opens again
+three seconds later."""
 
 OPEN_LOAD = 0.92
-"""The gate closes at a load of 1 and opens again below this load. It lies above the load of a loop that the pause
-between appends keeps at 85 % of a core, 0.89."""
+"""The gate closes at a load of 1 and opens again below this load. A loop that the pause between appends keeps at 85 %
+of a core has a load of 0.89."""
 
 CHATS_LEAST = 40
-"""The number of chats that a worker holds in any case. So few do not make a worker busy by appends
-(`base/append_pace.py`); if their tools do, their number is not the reason."""
+"""The number of chats that a worker claims whatever its load. The appends of 40 chats do not make a worker busy
+(`base/append_pace.py`). If the tools of these chats do, claiming fewer chats would not help."""
 
 WAIT_SECONDS = 10.0
-"""Seconds that a chat waits for another worker while this worker is full. A worker with room takes it within
+"""Seconds that a chat waits for another worker while this worker is full. A worker with room takes the chat within
 milliseconds, and an orchestrator needs some seconds to start another worker. Web processes report chats that wait for
 more than 5 s (`http/readiness.py`)."""
 
 STEP_COUNT, STEP_SHARE = 64, 1 / 16
-"""The number of chats grows by at most this count and this share of the chats from one look to the next. 256 chats a
-second are about as many as one core can begin."""
+"""From one measurement to the next, the number of chats grows by at most this count plus this share of the chats. One
+core can begin about 256 chats a second."""
 
 CAREFUL_LOAD = 0.6
 """The load from which the steps become smaller, down to `STEP_LEAST_SHARE` of a whole step at a load of 1, because a
-chat that was claimed causes its load some seconds later."""
+claimed chat causes load only some seconds later."""
 
 STEP_LEAST_SHARE = 0.1
 
 
 class ClaimGate:
-    """The gate of one worker. `look` is called every `LOOK_SECONDS`; a gate without looks is open."""
+    """The gate of one worker. `look` is called every `LOOK_SECONDS`; the gate is open until the first call."""
 
     def __init__(self) -> None:
         self.load = 0.0

@@ -31,19 +31,20 @@ __all__ = ["compacted"]
 _T = TypeVar("_T")
 
 SEGMENT_BYTES = 1_000_000
-"""A segment of the history is complete after this many bytes, or after the size of the state if that is more, since the
-next segment begins with a copy of the state."""
+"""A segment of the history is complete at this number of bytes, or at the size of the state if the state is larger,
+since the next segment begins with a copy of the state."""
 
 HISTORY_MAX_BYTES = 1_000_000
 """The maximum bytes of a chat's history, compressed; the oldest segments beyond it are deleted. This is some 20 MB of
 log (`history_parts.PART_BYTES`)."""
 
 THREAD_ABOVE_BYTES = 256 * 1_024
-"""If there are more new events than this, they are compressed in a thread, as checkpoints are."""
+"""More bytes of new events than this are compressed in a thread, like a large checkpoint."""
 
 
 async def compacted(store: Log, state: OwnerState, policy: CheckpointPolicy) -> Compacted | None:
-    """Return the compacted form of the chat's log up to `state`; None if the log stays as it is. Raises Unavailable."""
+    """Return the compacted form of the chat's log up to `state`; None if the log is not compacted. Raises
+    Unavailable."""
     if state.private.importing or not policy.compacts_at_rest():
         return None
     trim = policy.trim_before()
@@ -83,7 +84,7 @@ async def _last_part(store: Log, state: OwnerState, policy: CheckpointPolicy) ->
 
 
 async def _entries_after(store: Log, state: OwnerState, head: str) -> list[RawEntry]:
-    """Return the entries from `head` to `state`; [] if the log does not hold them all, or they are more than a page."""
+    """Return the entries from `head` to `state`; [] if an entry is missing, or if they have more bytes than a page."""
     page = await store.read_log(state.chat_id, after=Head.parse(head).entry_id if head else None)
     return page if page and page[0].before == head and page[-1].head == state.head else []
 

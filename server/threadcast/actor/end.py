@@ -5,12 +5,12 @@ from enum import Enum
 __all__ = ["LONG_MISSING_DELAY_MS", "NEWER_VERSION_DELAY_MS", "End"]
 
 NEWER_VERSION_DELAY_MS = 1_000
-"""Milliseconds until a chat that a newer worker has written is offered again (DISPATCH trap 14)."""
+"""Milliseconds until a chat whose log a newer version has written is offered to another worker (DISPATCH trap 14)."""
 
 
 LONG_MISSING_DELAY_MS = 10_000
-"""Milliseconds until a chat is offered again whose agent no worker has had for a minute. Each offer is an entry of its
-log."""
+"""Milliseconds until a chat is offered to another worker, if for a minute no worker with its agent was found. Each
+offer adds an entry to the chat's log."""
 
 
 class End(Enum):

@@ -1,6 +1,6 @@
-"""Describes the worker that held a chat before its new owner and did not release it.
+"""Describes the former owner of a chat, a worker that did not release the chat.
 
-That worker seems to be dead, but it may have lost its connections alone (DISPATCH §5). It stops work that may not run
+That worker seems to be dead, but it may have lost only its connections (DISPATCH §5). It stops work that may not run
 twice before its lease ends (`Host._fence_self`), and at once when it notices that it is fenced.
 """
 
@@ -16,15 +16,15 @@ __all__ = ["FormerOwner"]
 
 
 class FormerOwner:
-    """Tells how long the new owner of a chat must wait for the former one."""
+    """Computes how long the new owner of a chat must wait for the former owner."""
 
     def __init__(self, worker: str, *, has_begun: bool = True, lease_left_seconds: float = 0.0) -> None:
         """Describe the former owner; its lease counts down from now.
 
         Args:
-            worker: Its name; '' if the chat was released.
-            has_begun: Whether it had written its fence. If not, its end counts against no command.
-            lease_left_seconds: How long it may still believe that it owns the chat.
+            worker: The name of the former owner; '' if the chat was released.
+            has_begun: Whether the former owner had written its fence. If not, its death counts against no command.
+            lease_left_seconds: How long the former owner may still believe that it owns the chat.
         """
         self.worker = worker
         self.has_begun = has_begun
@@ -35,13 +35,13 @@ class FormerOwner:
         return self.has_begun and self.worker not in ("", worker)
 
     def forget(self) -> None:
-        """Do not wait any more: from now on the chat's work is the new owner's."""
+        """Stop waiting for the former owner: from now on the new owner carries out the chat's work."""
         self._lease_ends_at = -math.inf
 
     def wait_seconds(self, state: OwnerState, tools: ChatTools, processes: ChatProcesses) -> float:
-        """Return how long the chat's work must not be continued: until the lease is over, if the former owner was
-        carrying out something that may not run twice, or had processes. The log must not say how these ended while
-        they may go on."""
+        """Return the seconds for which the chat's work must not be continued: the rest of the lease, if the former
+        owner was carrying out a tool or a step that must not run twice, or had processes; otherwise 0. The log must not
+        record the end of a tool, step or process that may still be running."""
         left_seconds = self._lease_ends_at - time.monotonic()
         if left_seconds <= 0 or not (processes.lost(state) or has_single_effect(state, tools)):
             return 0.0

@@ -43,19 +43,20 @@ QUARANTINE_MS = 86_400_000
 """A chat whose log could not be folded three times is parked for a day; nothing is deleted (DESIGN §4.7)."""
 
 CRASHED = "crashed"
-"""Stands for the previous owner of a chat whose actor crashed in this process: the crash counts like a worker's
+"""The name of the previous owner if the chat's actor crashed in this process: the crash counts like a worker's
 death."""
 
 REMEMBERED_MAX = 10_000
-"""The number of chats whose crashes or unreadable logs are remembered, newest first. A forgotten chat is counted from
-zero again."""
+"""The number of chats whose crashes or unreadable logs are remembered, newest first. For a forgotten chat, counting
+begins at zero again."""
 
 STORE_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimings:
-    """Seconds for which a lease holds, between the heartbeats of a worker, and between its sweeps for waiting chats."""
+    """The duration of a lease, the interval between a worker's heartbeats, and the interval between its sweeps for
+    waiting chats."""
 
     lease_seconds: float
     beat_seconds: float
@@ -132,7 +133,7 @@ class Host:
         return self._is_open() and gate.takes_new(count) and gate.room(count) > 0
 
     async def _look_at_load(self) -> None:
-        """Tell the gate and the metrics how busy the process is. The lateness of this task is the loop's lag."""
+        """Report the load of the process to the gate and the metrics. The lateness of this task is the loop's lag."""
         gate, metrics = self._context.gate, self._context.metrics
         while True:
             due_at = time.monotonic() + LOOK_SECONDS
@@ -164,7 +165,7 @@ class Host:
             self._sweeping.discard(bucket)
 
     async def _look(self, bucket: int, tasks: TaskGroup) -> None:
-        """Look for dead owners of one bucket."""
+        """Search one bucket for dead owners, and make their chats due."""
         try:
             for owner in await self._silent.look(bucket):
                 tasks.start_soon(self._judge, bucket, owner, tasks)
@@ -221,8 +222,9 @@ class Host:
                 await anyio.sleep(STORE_PAUSE_SECONDS)
 
     async def _claim(self, bucket: int, tasks: TaskGroup, claims_count: int = 1) -> None:
-        """Claim chats of a bucket. `claims_count` claims share the room that the worker's load leaves, but each may
-        take a chat. A worker that is full by its load takes only chats that other workers have left."""
+        """Claim chats of a bucket. `claims_count` claims share the number of chats that the worker's load allows, but
+        each claim may take at least one chat. A worker that is full by its load takes only chats that other workers
+        have left."""
         gate, count = self._context.gate, len(self._actors)
         room = min(CLAIM_MAX, self._context.limits.worker_max_chats - count)
         if room <= 0 or self._silent.is_unheard(bucket):
@@ -269,7 +271,7 @@ class Host:
         except Failed as trouble:
             self._note("claim", trouble)
         finally:
-            if not is_ours:  # another worker has the chat, or it waits for nothing any more
+            if not is_ours:  # another worker has the chat, or the chat no longer waits
                 self._context.slots.free(chat_id)
         if is_ours:
             self._kept_at[chat_id] = asked_at
@@ -320,7 +322,8 @@ class Host:
             self._adopt(claimed, tasks)
 
     async def _set_aside(self, chat_id: str) -> None:
-        """Release the chat for a second; after three attempts, park it until a person has looked at it."""
+        """Release the chat for a second; after three attempts, park the chat for a day, so that a person can examine
+        it."""
         store, worker = self._context.store, self._context.worker
         tries = self._unfoldable.pop(chat_id, 0) + 1
         self._unfoldable[chat_id] = tries
@@ -343,9 +346,9 @@ class Host:
             self._beat(tasks, self._beating)
 
     async def _fence_self(self) -> None:
-        """Call `stop_effects` for each chat whose lease may soon end. Has a clock of its own, so that a heartbeat that
-        hangs cannot delay it. Chats are looked at separately, because one node of the store may be the only one that is
-        away."""
+        """Call `stop_effects` for each chat whose lease may soon end. This task has its own timer, so that a hanging
+        heartbeat cannot delay it. Each chat is checked separately, because only one node of the store may be
+        unreachable."""
         trusted_seconds = SELF_FENCE_SHARE * self._timings.lease_seconds
         while True:
             pause_seconds = self._timings.beat_seconds  # then check the tools that began meanwhile
@@ -393,6 +396,6 @@ class Host:
                 actor.notify()
 
 
-def _forget_oldest(remembered: dict[str, Any]) -> None:  # Any: the values are not read
+def _forget_oldest(remembered: dict[str, Any]) -> None:  # Any, because the values are not read
     while len(remembered) > REMEMBERED_MAX:
         del remembered[next(iter(remembered))]

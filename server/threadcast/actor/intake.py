@@ -58,10 +58,10 @@ def carry_out(
 ) -> Step:
     """Write the effects of a command, and return the next step of the run.
 
-    `tools_of` returns the tools of a chat. `command` and `by` come from `command_of`; `request_id` is known even if the
-    command could not be read. `source`: see `decide`. `is_stopped`: the run's task was stopped for this command. While
-    a task works on the run, that task announces the run's next step, and this function returns `Wait`; otherwise
-    `advance` announces it. If a bug raises an error, the command is refused and has no other effect.
+    `tools_of` returns the tools of a chat. `command` and `by` are the result of `command_of`; `request_id` is known
+    even if the command could not be read. `source`: see `decide`. `is_stopped`: the run's task was stopped for this
+    command. While a task works on the run, that task announces the run's next step, and this function returns `Wait`;
+    otherwise `advance` announces it. If a bug raises an error, the command is refused and has no other effect.
     """
     table = tools_of(builder.state)
     is_held = is_worked_on(builder.state) and not is_stopped
@@ -77,7 +77,7 @@ def carry_out(
         give_up(builder, command, request_id, by, COMMAND_CRASHED)
     if is_held:
         return Wait()
-    if is_stopped and is_worked_on(builder.state):  # the run did not end with its task: settle what the task left open
+    if is_stopped and is_worked_on(builder.state):  # settle what the stopped task left open
         recover(builder, table, can_continue=False)
     return advance(builder, table)
 
@@ -89,7 +89,7 @@ def give_up(
     by: Principal,
     failure: Failure,
 ) -> None:
-    """Refuse a command that cannot be carried out. The next command has three attempts of its own.
+    """Refuse a command that cannot be carried out. The next command gets three new attempts.
 
     The refusal reaches only the program that sent the command. If the command asked for an answer or an edit, the chat
     therefore gets a message with the role `error`, which lasts and which every reader sees. That message has no content

@@ -2,9 +2,8 @@
 
 The message that begins a child may be under way while its parent is deleted; then the deletion cannot find the child.
 So the child's owner checks the parent: after the child's first entry, at each new ownership, and when the store refuses
-the child's report because the parent is gone. The check comes after the entry, never before it;
-`store/families.py` says why. A parent that was imported again after its deletion is another chat, which its
-`floor` shows.
+the child's report because the parent is gone. The check is made after the entry, never before it; `store/families.py`
+gives the reason. A parent that was imported again after its deletion is another chat; its `floor` shows the deletion.
 """
 
 import structlog
@@ -21,7 +20,7 @@ _log = structlog.get_logger()
 
 
 async def leave_no_orphan(store: Index, retry_policy: RetryPolicy, writer: Writer) -> None:
-    """Delete the chat if its parent was deleted. Raises Lost: the chat is deleted, or the store stayed away for a
+    """Delete the chat if its parent was deleted. Raises Lost: the chat was deleted, or the store did not answer for a
     minute."""
     parent = writer.state.private.relations.parent
     if parent is None:

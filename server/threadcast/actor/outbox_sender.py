@@ -68,7 +68,7 @@ class OutboxSender:
         before it is stopped.
 
         Raises: Fenced: another worker owns the log and delivers the rest.
-            Lost: the store stayed away for a minute, or this chat was deleted because its parent is gone.
+            Lost: the store did not answer for a minute, or this chat was deleted because its parent was deleted.
         """
         pause = RETRY_FIRST_SECONDS
         while True:

@@ -36,7 +36,7 @@ interrupted, but an abort does not wait longer than this (`RunTask.stop`)."""
 
 
 class CommitPort(Protocol):
-    """The part of the run's task that the ports of tools need."""
+    """The methods of a `RunTask` that the ports of tools call."""
 
     @property
     def state(self) -> OwnerState: ...
@@ -71,7 +71,8 @@ class ChatProcesses:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a process runs, or its end is not in the log yet, so that the chat must not be released."""
+        """Whether a process is running, or the end of a process is not in the log yet; the chat must then not be
+        released."""
         return bool(self._mine)
 
     @property
@@ -95,7 +96,7 @@ class ChatProcesses:
         key = (self._chat_id, process_id)
         await self.context.processes.start(key, argv, cwd=cwd, env=env, on_end=self._over)
         self._mine.add(process_id)
-        # Without the command, which may hold secrets.
+        # The command is left out, because it may contain secrets.
         _log.info("process.started", chat_id=self._chat_id, process_id=process_id)
 
     def read(self, process_id: str) -> ProcessView | None:
@@ -172,7 +173,7 @@ class ProcessCalls:
             directory = context.processes.home or context.data_dir
             await _make_directory(directory)
             await self._processes.start(process_id, argv, cwd or directory, env or {})
-        except BaseException:  # also a cancellation: the process was not started
+        except BaseException:  # every exception, also a cancellation: the process was not started
             # If this note is not written in time, the next owner writes the process down as lost.
             with anyio.move_on_after(NOTE_SECONDS, shield=True):
                 await self._run_task.commit(lambda builder: builder.note(ProcessEnded(process_id=process_id)))

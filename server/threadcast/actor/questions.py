@@ -1,7 +1,7 @@
 """Questions that a running tool call asks people, through the log of its chat (PROTOCOL §11).
 
 The question is a pause reason beside those that are open, while the run's state stays that of a working run. The
-decision is a fact in the log like any other, so the call waits for a change of the folded state.
+decision is a fact in the log, so the call waits for a change of the folded state.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ __all__ = ["OPEN_QUESTIONS_MAX", "CallQuestions"]
 _log = structlog.get_logger()
 
 OPEN_QUESTIONS_MAX = 5
-"""The maximum number of questions that one call has open at a time. A person reads them one after the other."""
+"""The maximum number of open questions of one call. A person reads them one after the other."""
 
 
 class CallQuestions:
@@ -50,7 +50,7 @@ class CallQuestions:
         self._open_count += 1
         try:
             try:
-                # In a thread, since the library of schemas takes 0.1 s to import.
+                # The check runs in a thread, since importing the library of schemas takes 0.1 s.
                 await anyio.to_thread.run_sync(check_question, question)
             except (TypeError, ValueError) as wrong:
                 raise NotAnswered(f"The question cannot be asked: {wrong}.", "refused") from None
@@ -65,7 +65,7 @@ class CallQuestions:
         return gate.edited_input["answer"]
 
     async def _ask(self, question: Question) -> Gate:
-        """Publish `question` and return its gate, once a person has decided or the time is over."""
+        """Publish `question`, wait until a person has decided or the time is over, and return the question's gate."""
         question_id = await self._run_task.commit(lambda builder: _publish(builder, question, self._tool_name))
         try:
             async with self._slot.suspended():  # so that questions of one caller do not stop its other runs

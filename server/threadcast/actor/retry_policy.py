@@ -1,7 +1,7 @@
 """Repeats calls to an unavailable store for at most a minute. The calls must be safe to repeat.
 
-The parts of one actor share a policy. When the time is up, the actor gives up the chat, because another worker may own
-it by then.
+The parts of one actor share a policy. After a minute the actor gives up the chat, because another worker may own the
+chat by then.
 """
 
 import time

@@ -1,10 +1,10 @@
 """Bounds the runs of one principal that a worker works on at once, so that one caller cannot starve the others.
 
-A run needs a slot while the model is asked or a tool runs. A run that waits for a person, for a client or for its
-sub-chats has no slot, so a tree of sub-chats cannot block itself, even with one slot. Without a free slot the run
-waits: the log says so, the chat is released, and the worker remembers its rank. When a slot becomes free, the worker
-claims the first waiting chat again. Waiting chats are due again after a while, so that other workers find them, too;
-nothing is lost when a worker is killed.
+A run needs a slot while it calls a model or runs a tool. A run that waits for a person, for a client or for its
+sub-chats has no slot, so a tree of sub-chats cannot block itself, even with one slot. If no slot is free, the run
+waits: the log records this, the chat is released, and the worker remembers the run's rank. When a slot becomes free,
+the worker claims the first waiting chat again. A waiting chat becomes due again after some seconds, so that other
+workers find it, too, and no waiting chat is lost when a worker is killed.
 
 All slots are in the memory of one worker: no step of the store is added to a run (decision 0037). No method waits
 except `RunSlot.suspended`, so each method is one step for all actors of the worker.
@@ -39,23 +39,25 @@ SENTENCE = "waiting until another of your runs ends: as many are at work as may 
 """The status text of a waiting run, which pages and terminals show."""
 
 SUSPENDED_MAX_RATIO = 2
-"""Runs whose calls wait for sub-chats or for answers of people, for each slot and each level of depth. Their actors
-stay in the worker, so that without a bound a caller could fill the worker with them. Each level has room beyond the
-levels above it, so the deepest sub-chats can always work, and the others follow."""
+"""The maximum number of runs whose calls wait for sub-chats or for answers of people, per slot and per level of depth.
+The actors of such runs stay in the worker, so without a bound one caller could fill the worker. Each level has
+additional room, so the deepest sub-chats can always run, and the chats above them continue afterwards."""
 
 CHECK_SECONDS = 10.0
-"""The mean pause until a waiting chat is due again, for workers that do not know that it waits. A check costs the
-worker two small calls."""
+"""The mean seconds until a waiting chat is due again, so that workers that do not remember the chat find it. A check
+costs the worker two small calls."""
 
 CHECK_APART_SECONDS = 0.05
-"""The pause between the checks of two chats of one principal: thousands of waiting chats cost a worker 20 checks a
-second. Each check may find a free slot, so the slots are soon used again after a worker was killed."""
+"""The seconds between the checks of two chats of one principal, so that thousands of waiting chats cost a worker only
+20 checks a second. Each check may find a free slot, so after the death of a worker, other workers soon continue its
+waiting runs."""
 
 WAITING_MAX = 1_000
-"""The waiting chats that a worker remembers for one principal; further chats are found by their next check."""
+"""The maximum number of waiting chats that a worker remembers for one principal; further chats are found by their next
+check."""
 
 LOOK_SECONDS = 5.0
-"""The pause between two looks at all remembered chats, of which 100,000 take 10 ms."""
+"""The seconds between two passes over all remembered chats; a pass over 100,000 chats takes 10 ms."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -89,9 +91,9 @@ def rank_of(state: OwnerState) -> str:
 @dataclass(slots=True)
 class _Principal:
     """The runs of one principal in this worker. `busy` and `suspended` are chat ids. `waiting` has the rank of each
-    waiting chat, and the time until which this rank holds, in monotonic seconds; `heap` has these ranks in order, and
-    old ones. `resuming` are the runs whose sub-chats have ended. `checked_at` is the time of the last check that was
-    arranged."""
+    waiting chat, and the time until which this rank is valid, in monotonic seconds; `heap` has these ranks in order,
+    and outdated ranks. `resuming` are the runs whose sub-chats have ended. `checked_at` is the time of the last check
+    that was scheduled."""
 
     busy: set[str] = field(default_factory=set)
     suspended: set[str] = field(default_factory=set)
@@ -121,7 +123,7 @@ class RunSlots:
         self._looked_at = -math.inf
 
     def take(self, chat_id: str, principal_id: str, rank: Rank) -> bool:
-        """Give the chat a slot, unless it has one. Returns False if none is free."""
+        """Give the chat a slot, unless it has one. Returns False if no slot is free."""
         mine = self._principals.setdefault(principal_id, _Principal())
         if chat_id not in mine.busy and not self._is_free_for(mine, rank):
             return False
@@ -140,7 +142,7 @@ class RunSlots:
         return len(mine.busy) < self.count and not mine.resuming and len(mine.suspended) < suspended_max
 
     def free(self, chat_id: str) -> None:
-        """Take the chat's slot back, if it has one, and give it to a run that waits."""
+        """Free the chat's slot, if it has one, and give the slot to a waiting run."""
         principal_id = self._principal_of.pop(chat_id, None)
         if principal_id is None:
             return
@@ -150,7 +152,7 @@ class RunSlots:
         self._pass_on(principal_id, mine)
 
     def wait(self, chat_id: str, principal_id: str, rank: Rank, within_ms: int) -> None:
-        """Remember a chat that was released and is due again `within_ms` from now. If a slot is free, the chat begins
+        """Remember a chat that was released and is due again `within_ms` from now. If a slot is free, the chat gets it
         at once."""
         mine = self._principals.setdefault(principal_id, _Principal())
         self._forget(mine, chat_id)
@@ -166,7 +168,7 @@ class RunSlots:
             self._forget(mine, chat_id)
 
     def look(self) -> None:
-        """Begin what may begin now. Every LOOK_SECONDS also forget the chats that are due again."""
+        """Give free slots to waiting runs. Every LOOK_SECONDS, also forget the chats that are due again."""
         if not self._principals:
             return
         now = time.monotonic()
@@ -179,7 +181,7 @@ class RunSlots:
             self._pass_on(principal_id, mine)
 
     def check_ms(self, principal_id: str) -> int:
-        """Return the milliseconds until another chat of this principal that begins to wait is due again."""
+        """Return the milliseconds until the next chat of this principal that begins to wait will be due again."""
         now = time.monotonic()
         check_at = now + CHECK_SECONDS * random.uniform(0.5, 1.5)
         if (mine := self._principals.get(principal_id)) is not None:
@@ -197,7 +199,7 @@ class RunSlots:
         self._pass_on(principal_id, mine)
 
     async def resume(self, chat_id: str) -> None:
-        """Wait until a suspended chat has a slot again. Runs that resume come before all others."""
+        """Wait until a suspended chat has a slot again. Resuming runs get slots before all other runs."""
         principal_id = self._principal_of.get(chat_id)
         mine = self._principals[principal_id] if principal_id is not None else _Principal()
         if chat_id not in mine.suspended:
@@ -245,7 +247,7 @@ class RunSlots:
 
 
 class _Full(Exception):
-    """Undoes the planned step, because no slot is free."""
+    """Raised to undo the planned step, because no slot is free."""
 
 
 class RunSlot:
@@ -277,7 +279,7 @@ class RunSlot:
         return self._slots.take(self._chat_id, self._principal_id, Rank.of(state))
 
     def free(self) -> None:
-        """Give the slot back, because no task works on the run."""
+        """Free the slot, because no task works on the run."""
         self._calls_count = 0
         self._slots.free(self._chat_id)
 
@@ -289,7 +291,7 @@ class RunSlot:
         self._slots.wait(self._chat_id, self._principal_id, Rank.of(state), within_ms)
 
     def begin(self, principal_id: str) -> None:
-        """Note whose chat this is. The chat has an owner again, so it no longer waits."""
+        """Remember the principal of the chat. The chat now has an owner, so it no longer waits."""
         self._principal_id = principal_id
         self._slots.forget(self._chat_id, principal_id)
 

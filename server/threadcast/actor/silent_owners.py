@@ -1,9 +1,9 @@
-"""Finds owners that have died: nothing listens to their inbox signals any more (DISPATCH §5).
+"""Finds dead owners, whose inbox signals have no listener any more (DISPATCH §5).
 
 The kernel closes the connections of a killed process at once, and the store then counts no listener on the process's
-channel. A lease would end seconds later. A live worker can be without a listener, too, for a moment or after a restart
-of the store, so an owner counts as dead only after two looks, and only a worker looks whose own subscription is older
-than a lease. `Host` asks for looks and claims what they make due.
+channel. The lease of a killed process ends only seconds later. A live worker can also lack a listener, for a moment or
+after a restart of the store. So an owner counts as dead only after two checks, and a worker checks others only if its
+own subscription is older than a lease. `Host` requests the checks, and claims the chats that become due.
 """
 
 import time
@@ -15,15 +15,16 @@ from threadcast.store.ports import Claims, WorkerSignals
 __all__ = ["SilentOwners"]
 
 LOOK_GAP_SECONDS = 0.15
-"""Seconds between the two looks at least. A worker whose connection was closed subscribes again within some 10 ms,
-because `store/redis/channels.py` makes the first attempt at once."""
+"""Minimum seconds between the two checks of an owner. A worker whose connection was closed subscribes again within some
+10 ms, because `store/redis/channels.py` makes the first attempt at once."""
 
 OWNER_CALLS_MAX = 1_000
-"""The most calls for one owner in one bucket; each looks at some 200 chats."""
+"""The maximum number of calls for one owner in one bucket; each call checks some 200 chats."""
 
 
 class SilentOwners:
-    """The looks of one worker. `signals` is its own subscription, None until there is one."""
+    """Checks for one worker whether other workers have died. `signals` is this worker's subscription, None until it has
+    subscribed."""
 
     def __init__(self, store: Claims, worker: str, lease_seconds: float) -> None:
         self._store = store
@@ -34,12 +35,13 @@ class SilentOwners:
         self.signals: WorkerSignals | None = None
 
     def is_unheard(self, bucket: int) -> bool:
-        """Return whether this worker has lost its own subscription. It then claims no chats, since others would take
-        them over."""
+        """Return whether this worker has lost its own subscription. The worker then claims no chats, since other
+        workers would take them over."""
         return self.signals is not None and self.signals.heard_since(bucket) is None
 
     async def look(self, bucket: int) -> list[str]:
-        """Return the owners that this look, and none before, has found silent; pass each to `judge`. Raises Failed."""
+        """Return the owners that this check, but no earlier check, has found silent; pass each owner to `judge`. Raises
+        Failed."""
         if bucket in self._looking or not self._may_look(bucket):
             return []
         self._looking.add(bucket)
@@ -54,8 +56,8 @@ class SilentOwners:
         return found
 
     async def judge(self, bucket: int, owner: str) -> bool:
-        """Look a second time; if the owner is still silent, make its chats due. Returns whether chats are due now.
-        Raises Failed; a later look finds the owner again."""
+        """Check the owner a second time; if the owner is still silent, make its chats due. Returns whether chats became
+        due. Raises Failed; a later check finds the owner again."""
         await anyio.sleep(LOOK_GAP_SECONDS)
         count, cursor, is_over = 0, "0", False
         try:
@@ -73,8 +75,8 @@ class SilentOwners:
         return count > 0
 
     def _may_look(self, bucket: int) -> bool:
-        """Return whether this worker has listened for a lease without interruption, or in a new worker, whether the
-        store has run as long. After a restart or a promotion of the store all subscriptions are gone, and workers come
-        back one by one."""
+        """Return whether this worker has listened without interruption for the duration of a lease; in a new worker,
+        return whether the store has run for that time. A restart or a promotion of the store ends all subscriptions,
+        and workers subscribe again one by one."""
         since = None if self.signals is None else self.signals.heard_since(bucket)
         return since is not None and time.monotonic() - since >= self._lease_seconds

@@ -33,8 +33,8 @@ async def source_of(
     command: Command | InternalCommand | None,
     by: Principal,
 ) -> OwnerState | None:
-    """Return the state of the chat that `command` copies; None for other commands, and if the principal may see no such
-    chat. Raises Lost."""
+    """Return the state of the chat that `command` copies; None for other commands, and if the principal has no access
+    to such a chat. Raises Lost."""
     if not isinstance(command, BranchFromChat):
         return None
     source_id = command.source_chat_id

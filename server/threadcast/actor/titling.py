@@ -1,4 +1,4 @@
-"""Lets a model write the chat's title, once, when the chat first rests (TREE-5).
+"""Asks a model to write the chat's title, once, when the chat first comes to rest (TREE-5).
 
 The call runs beside the actor's loop. If the call fails, the first line stays the title, an `error` event with
 `details.task` "title" says why, and the model is not asked again before the chat has another message.
@@ -37,8 +37,8 @@ class Titling:
         self.goes_on = False
 
     def begins(self, state: OwnerState, slot: RunSlot) -> bool:
-        """Return whether `run` must be started now. If so, `goes_on` becomes True, and `slot` is taken, because a model
-        is asked. Without a free slot the chat gets its title after its next run."""
+        """Return whether `run` must be started now. If so, sets `goes_on` to True and takes `slot`, because the title
+        needs a model call. If no slot is free, the chat gets its title after its next run."""
         is_wanted = bool(self._context.title_model) and state.is_at_rest and wants_title(state)
         self.goes_on = is_wanted and slot.take(state)
         return self.goes_on

@@ -34,21 +34,21 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 QUEUE_MAX_COUNT = 1_000
-"""The most records that may wait for the store: a busy worker makes them in some seconds. They share their messages
-with the chats' states."""
+"""The maximum number of records that may wait for the store; a busy worker produces this number in some seconds. The
+records refer to the messages of the chats' states, so they need little memory of their own."""
 
 PUT_MAX_COUNT = 32
-"""The most records in one call to the store: at most 2 MB, which take 1 to 2 ms of its time."""
+"""The maximum number of records in one call to the store: at most 2 MB, which take the store 1 to 2 ms."""
 
 OPERATIONS_MAX_COUNT = 100
-"""The most operations of a durable agent in one record."""
+"""The maximum number of a durable agent's operations in one record."""
 
 OPERATIONS_SECONDS = 0.2
-"""Seconds that operations wait for further ones, with which they share a record. Another record, such as that of the
-run's end, takes them along at once."""
+"""Seconds that operations wait for further operations with which they can share a record. If another record follows,
+such as the record of the run's end, waiting operations are stored with it at once."""
 
 PUT_SECONDS = 5.0
-"""Seconds that a call may take, with the store's own retries; then its records are dropped."""
+"""Maximum seconds of a call, including the store's own retries; after this time the records of the call are dropped."""
 
 CLOSE_SECONDS = 1.0
 """Seconds that a stopping worker takes to store waiting records."""
@@ -82,7 +82,8 @@ class Traces:
             self._is_urgent.set()
 
     def _joins_last(self, chat_id: str, owner: str, record: OperationsTrace) -> bool:
-        """Add the operations to the last waiting record if that has operations of the same run and room for more."""
+        """Add the operations to the last waiting record, if that record has operations of the same run and room for
+        more."""
         last_chat_id, last_owner, last = self._queue[-1] if self._queue else ("", "", None)
         if (
             not isinstance(last, OperationsTrace)
@@ -137,15 +138,15 @@ class Traces:
 
 
 def compose(records: Sequence[Trace], redactor: Redactor) -> list[TraceRecord]:
-    """Return the records as they are stored: JSON with masked secrets, cut to size, compressed; together if they are
-    small."""
+    """Return the records as they are stored: JSON with masked secrets, cut to size and compressed; small records are
+    stored together."""
     ready = [TraceRecord(each.run_id, secrets.token_hex(8), _fitted(redactor.text(_json(each)))) for each in records]
     shared = together(ready)
     return ready if shared is None else [shared]
 
 
 def together(records: Sequence[TraceRecord]) -> TraceRecord | None:
-    """Return one stored record with all of these; None if they are too large for that."""
+    """Return one stored record with all of these records; None if they are too large."""
     data = combined([each.data for each in records])
     run_ids = {each.run_id for each in records}
     return None if data is None else TraceRecord(run_ids.pop() if len(run_ids) == 1 else "", secrets.token_hex(8), data)
@@ -190,7 +191,7 @@ def _fitted(text: str) -> bytes:
 
 def _cut(value: object, text_max: int, list_max: int, where: str, cut: list[str]) -> object:
     """Return `value` without the middles of long texts and lists, and append the names of shortened fields to `cut`.
-    Lists keep more of their end."""
+    Lists keep more elements at their end than at their beginning."""
     if isinstance(value, str):
         if len(value) <= text_max:
             return value
