@@ -120,8 +120,8 @@ def finish(builder: EntryBuilder, step: CallModel, answer: Answer, table: ChatTo
 
 
 def _close_empty(builder: EntryBuilder, step: CallModel, answer: Answer, table: ChatTools, *, reason: str) -> None:
-    """Finish an empty answer: keep its text and reasoning, which people have seen; remove the message if it has
-    neither."""
+    """Finish an empty answer: keep its text and reasoning, because people have seen them; remove a message without text
+    and reasoning."""
     draft = builder.state.draft
     if draft is not None and (empty.says_something(draft) or draft.reasoning):
         _close(builder, step, answer, table, reason=reason, status=None)
@@ -133,8 +133,8 @@ def _close_empty(builder: EntryBuilder, step: CallModel, answer: Answer, table: 
 
 
 def break_off(builder: EntryBuilder, step: CallModel, answer: Answer, failure: Failure, table: ChatTools) -> Step:
-    """Write the end of a stream that broke or never began (LOOP-8, LOOP-9). Calls that are complete are carried out
-    even then."""
+    """Write the end of a stream that broke or never began (LOOP-8, LOOP-9). Complete calls are carried out
+    nevertheless."""
     if not answer.calls or not step.with_tools:
         fail_run(builder, failure)
     else:
@@ -238,8 +238,8 @@ def tool_done(
 ) -> Step:
     """Write a tool's result: its message with `attachments`, its payloads (EVT-11), and its change of the thread's
     metadata (LOOP-12). The result of a commit has no message, because only the model reads it. `withheld` is the text
-    that the model reads instead of the message's text (EVT-10). `rest` are the calls beside this one that still run;
-    the next step is then the first of them."""
+    that the model reads instead of the message's text (EVT-10). `rest` are the parallel calls that still run; the next
+    step is then the first of these calls."""
     result = remember(builder, result)
     run = builder.state.private.run
     commits = run is not None and run.commit is not None

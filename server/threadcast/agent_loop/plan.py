@@ -147,7 +147,7 @@ def _outcome(builder: EntryBuilder, run: Run) -> str | None:
 
 def wanted_model(builder: EntryBuilder, table: ChatTools) -> str:
     """Return the model for the next round. A model of the command overrides the thread's, the profile's and the
-    server's (SET-1). An operator's agent answers in its profile, whatever model is named."""
+    server's (SET-1). In the profile of an operator's agent this agent answers, even if another model is named."""
     of_profile: str = builder.profile_params.get("model", "")
     if of_profile.startswith(AGENTS):
         return of_profile
@@ -155,8 +155,8 @@ def wanted_model(builder: EntryBuilder, table: ChatTools) -> str:
 
 
 def may_go_on(builder: EntryBuilder, run: Run) -> bool:
-    """Return whether another round may follow for the same question: not after the last round, and not when a new
-    message waits."""
+    """Return whether another round may follow for the same question; False after the last round, and when a new message
+    waits."""
     return not run.summarizing and not is_steered(builder.state) and run.round + 1 < _rounds_allowed(builder, run)
 
 
@@ -166,7 +166,7 @@ def _rounds_allowed(builder: EntryBuilder, run: Run) -> int:
 
 def _is_refused(builder: EntryBuilder, run: Run, answer: Message, table: ChatTools) -> bool:
     """Return whether the reply guard refuses this answer and another round is left (LOOP-10). The refused answer stays
-    and is marked. The message that tells the model of the refusal is noted only once, even if a worker dies in the
+    and is marked. The message that tells the model of the refusal is recorded only once, even if a worker dies in the
     round."""
     guard, state = table.profile.reply_guard, builder.state
     if not may_go_on(builder, run):

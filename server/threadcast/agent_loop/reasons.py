@@ -1,7 +1,8 @@
 """Makes the public reason of a failed model call: a fixed sentence, and the provider's message after cleaning.
 
 A provider's message is untrusted. It may repeat a key, name an account, quote the system prompt, or contain control
-characters that reverse the line. The cleaned message is one line of bounded length without these parts.
+characters that reverse the line. The cleaned message is one line of bounded length, without keys, account names,
+quotations of the prompt or control characters.
 """
 
 from threadcast.base.redaction import Redactor, seen
@@ -19,12 +20,12 @@ READ_MAX_CHARACTERS = 4_000
 """The length of the text that is searched for secrets before it is cut: long enough to contain a whole key."""
 
 RAW_MAX_CHARACTERS = 16_000
-"""The length of the raw text that is read, with invisible characters. The adapters keep more, so that a cut is noticed
-here (`providers/failures.py`)."""
+"""The length of the raw text, including invisible characters, that is read. The adapters keep more, so that a cut is
+noticed here (`providers/failures.py`)."""
 
 SECRET_MAX_CHARACTERS = 1_000
-"""The most characters that are removed at the end of a cut text, which may be half of a secret, such as a long JSON Web
-Token."""
+"""The maximum number of characters that are removed at the end of a cut text, because its last word may be half of a
+secret, such as a long JSON Web Token."""
 
 QUOTED_CHARACTERS = 32
 """A text with this many successive characters of the system prompt quotes it: an error does not contain seven of its

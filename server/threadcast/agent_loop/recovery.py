@@ -25,7 +25,7 @@ __all__ = ["can_continue", "has_single_effect", "recover"]
 
 
 def can_continue(models: ModelTable, model: str) -> bool:
-    """Return whether `model` can be given the beginning of its answer, and continue it."""
+    """Return whether `model` can receive the beginning of its answer and continue the answer."""
     try:
         provider, name = models.resolve(model)
     except ModelFailed:
@@ -36,10 +36,11 @@ def can_continue(models: ModelTable, model: str) -> bool:
 def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> None:
     """Settle the interrupted step as the chat's `on_owner_loss` requires.
 
-    A broken answer is continued if the provider can be given its beginning (`can_continue`), if the run was asked to
-    continue it, or if the chat's settings require that. Otherwise the answer is removed and the model is asked again. A
-    tool that was started and not answered runs again only if it is declared safe or idempotent, and so does a step of a
-    durable agent. Such an agent writes its broken answer again, and the shown text stays while it is the same.
+    A broken answer is continued if the provider accepts the beginning of an answer (`can_continue`), if the run's
+    command was to continue the answer, or if the chat's settings require continuing. Otherwise the answer is removed
+    and the model is asked again. A tool or a durable agent's step that was started and not answered runs again only if
+    it is declared safe or idempotent. A durable agent writes its broken answer again, and the shown text stays visible
+    as long as the new text is the same.
     """
     run = builder.state.private.run
     if run is None:
@@ -59,7 +60,8 @@ def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> N
         recover_agent(builder, run.agent)
     elif draft is not None and run.continues is None:
         is_wanted = wish == "continue" or (wish == "auto" and can_continue)
-        # Calls and reasoning cannot be sent back as the beginning of an answer: the model would repeat them.
+        # Calls and reasoning cannot be sent to the model as the beginning of its answer, so the model would repeat
+        # them.
         goes_on = is_wanted and not draft.message.tool_calls and bool(draft.content or not draft.reasoning)
         if not goes_on:
             builder.say(MessageRemoved(draft.message.message_id))
@@ -69,7 +71,7 @@ def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> N
 
 
 def has_single_effect(state: OwnerState, table: ChatTools) -> bool:
-    """Return whether something was being carried out that may not run twice, and that `recover` would settle."""
+    """Return whether a tool or step that may not run twice was being carried out, so that `recover` would settle it."""
     run = state.private.run
     if run is None:
         return False

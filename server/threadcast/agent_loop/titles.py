@@ -19,10 +19,10 @@ from threadcast_protocol.wire.thread import Thread
 __all__ = ["INSTRUCTION", "make_title", "wants_title"]
 
 TITLE_SECONDS = 20.0
-"""The longest time for a title, during which the worker keeps the chat."""
+"""The maximum seconds for a title, during which the worker keeps the chat."""
 
 EXCERPT_MAX_CHARACTERS = 2_000
-"""The part of the question and of the answer that the model reads: enough to know the subject."""
+"""The number of characters of the question, and of the answer, that the model reads: enough to know the subject."""
 
 MAX_TOKENS = 40
 

@@ -13,20 +13,21 @@ from threadcast_protocol.wire.events import AgentStep
 __all__ = ["NAME_MAX_CHARACTERS", "cancel", "child_of", "record", "step_id_of"]
 
 STEP_KINDS = frozenset({"step", "chat", "ask", "sleep"})
-"""The kinds of operations that clients see as steps. Calls and answers are messages; the others take no time."""
+"""The kinds of operations that clients see as steps. Calls and answers are messages, and the other operations take no
+time."""
 
 NAME_MAX_CHARACTERS = 200
 """The longest name of a step that clients see."""
 
 
 def child_of(state: OwnerState, ref: str) -> Child | None:
-    """Return the sub-chat of the operation whose `ref` this is."""
+    """Return the sub-chat of the operation with this `ref`."""
     return next((child for child in state.private.relations.children if child.tool_call_id == ref), None)
 
 
 def record(builder: EntryBuilder, key: str, operation: Operation) -> None:
-    """Record that an operation has begun or ended, and show it to clients if it is a step. Each end is progress, so
-    that a long run does not count as the cause of its workers' deaths."""
+    """Record that an operation has begun or ended, and show it to clients if it is a step. Each end of an operation
+    counts as progress, so that a long run is not taken for the cause of its workers' deaths."""
     run = builder.state.private.run
     before = run.agent.journal.get(key) if run is not None and run.agent is not None else None
     builder.note(OperationRecorded(key=key, operation=operation))
@@ -37,7 +38,7 @@ def record(builder: EntryBuilder, key: str, operation: Operation) -> None:
 
 
 def cancel(builder: EntryBuilder, run: Run) -> None:
-    """Stop the sub-chats of an ending run, and show to clients that its steps that have not ended are cancelled."""
+    """Stop the sub-chats of an ending run, and show its unfinished steps to clients as cancelled."""
     journal = run.agent.journal if run.agent is not None else {}
     for key, operation in journal.items():
         if operation.status == "begun" and operation.kind in STEP_KINDS:

@@ -24,7 +24,8 @@ SCHEMA_MAX_DEPTH = 32
 """The maximum nesting of a schema. Schemas of forms have fewer than ten levels."""
 
 STEPS_MAX = 10_000
-"""The maximum keywords that are evaluated for one answer, which takes at most 0.1 s. A form of 50 fields takes 300."""
+"""The maximum number of keywords that are evaluated for one answer; evaluating this number takes at most 0.1 s. A form
+of 50 fields takes 300."""
 
 PROBLEM_MAX_CHARACTERS = 300
 """The maximum length of the library's message that is shown. Longer ones repeat the answer."""
@@ -100,7 +101,7 @@ def problem_of(schema: JsonObject, value: object) -> str:
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    root = {name: each for name, each in schema.items() if name != "$schema"}  # it would choose another validator
+    root = {name: each for name, each in schema.items() if name != "$schema"}  # the key would change the validator
     token = _steps_left.set(STEPS_MAX)
     try:
         wrong = next(_validator()(root, registry=Registry()).iter_errors(value), None)

@@ -41,7 +41,7 @@ def branch_from(builder: EntryBuilder, command: BranchFromChat, by: Principal, s
     way = way_to(source.nodes, command.up_to_message_id)
     if not way:
         raise NotFound("the source chat has no such message", path="/up_to_message_id")
-    shown = {message.message_id: message for message in active_path(source)}  # including the text of a draft
+    shown = {message.message_id: message for message in active_path(source)}  # the copy includes the text of a draft
     changes: JsonObject = {
         **differences(source.thread, Thread(id=source.chat_id), ThreadPatch.__struct_fields__),
         **birth(builder, by),

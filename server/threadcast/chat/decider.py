@@ -157,7 +157,7 @@ def _abort_run(builder: EntryBuilder, then: Callable[[], None] | None = None) ->
     close_draft(builder, finish_reason="abort", status="partial", keep=keep)
     close_calls(builder, "Aborted by the user before it finished.", "aborted")
     leaf = builder.state.leaf
-    if leaf is not None and leaf.role != "assistant":  # an answer has a `finish_reason` of its own
+    if leaf is not None and leaf.role != "assistant":  # an answer has its own `finish_reason`
         blame(builder, STOPPED)
     end_run(builder, "aborted", then=then)
 

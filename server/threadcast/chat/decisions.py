@@ -117,7 +117,7 @@ def decide_calls(
                 blame(builder, ROUND_LIMIT)
                 end_run(builder, "limit", then=lambda: builder.accept(request_id, result, by=by, final=True))
                 return
-            # otherwise a task works on the run, and reports the state itself
+            # otherwise a task works on the run and publishes the state itself
             if builder.state.runtime.state == "paused":
                 say_runtime(builder, "executing_tools")
     builder.accept(request_id, result, by=by, final=True)
@@ -159,7 +159,7 @@ def decide_browser_context(
 
 
 def answer_question(builder: EntryBuilder, command: AnswerQuestion, by: Principal, rules: ApprovalRules) -> None:
-    """Decide about one call. A caller who did not ask for the call decides only about calls that need such a caller.
+    """Decide about one call. A caller other than the requester may decide only about calls that need another approver.
 
     Raises:
         NoPendingDecision: no such question is open.
@@ -213,7 +213,7 @@ def _note_decision(builder: EntryBuilder, run: Run, reason: PauseReason, decisio
     if decision.accepted and decision.remember in ("tool", "server") and not reason.once:
         name = reason.tool_name
         widest = all_of_server(name)
-        shown = builder.state.private.shown_definitions.get(widest)  # None if an older worker asked
+        shown = builder.state.private.shown_definitions.get(widest)  # None if an older worker asked the question
         if decision.remember == "server":
             builder.note(ToolAllowed(tool_name=widest, definitions=shown))
         else:

@@ -1,8 +1,8 @@
 """Edits of the tree of messages: cut, replace, branch, remove, select (PROTOCOL §2, CMD-5..11).
 
-Each function only adds events to an `EntryBuilder`; `starts.py` and `decider.py` handle the queue, runs and acks. Old
-branches stay in the tree unless they are removed. Clients that only show a flat list of messages follow the changes of
-this list by `messages_truncated`, `message_added` and `message_removed`.
+Each function only adds events to an `EntryBuilder`; `starts.py` and `decider.py` handle the queue, runs and acks. The
+tree keeps old branches unless a command removes them. Clients that only show a flat list of messages follow the changes
+of this list by `messages_truncated`, `message_added` and `message_removed`.
 """
 
 from msgspec.structs import replace

@@ -30,7 +30,7 @@ __all__ = ["EntryBuilder", "shown_name"]
 class EntryBuilder:
     """An entry that is being built. `state` is the state after all events and facts so far; `now_ms` is Unix
     milliseconds. `profile_params` are the default parameters of the chat's profile. `before_end` is called before a run
-    ends, for whatever reason."""
+    ends, whatever the reason."""
 
     def __init__(
         self,

@@ -114,9 +114,9 @@ class RoundsGranted(_Fact, frozen=True, tag="rounds_granted"):
 
 class CallAsked(_Fact, frozen=True, tag="call_asked"):
     """A call waits for approval. `hidden_input` has the arguments if the public question does not show them. `shown`
-    has the definitions that a permission given now covers, by tool name, under the widest name that the permission may
-    have; None if the earlier ones still hold. With `is_question`, a person is asked a question, and `tool_call_id` is
-    the question's id."""
+    has, under the widest name that a permission may have, the definitions by tool name that a permission given now
+    covers; None if the definitions of earlier questions still apply. With `is_question`, a person is asked a question,
+    and `tool_call_id` is the question's id."""
 
     tool_call_id: str
     input_hash: str

@@ -16,13 +16,13 @@ from threadcast_protocol.wire.errors import BadRequest
 __all__ = ["CheckedBlob", "begins_as_blob", "check_large_blob"]
 
 SLICE_CHARACTERS = 262_144
-"""Characters of base64 that are decoded at a stretch: a multiple of four, which is a millisecond."""
+"""Characters of base64 that are decoded without interruption: a multiple of four; decoding them takes a millisecond."""
 
 _BEGINS = re.compile(rb'\s*\{\s*"type"\s*:\s*"blob"')
 
 
 class _BlobLine(msgspec.Struct, frozen=True, tag_field="type", tag="blob"):
-    """A `BlobLine` whose data is not decoded yet: `Raw` refers to the bytes of the line."""
+    """A `BlobLine` with undecoded data: `Raw` refers to the bytes of the line."""
 
     hash: str
     mime: str
@@ -33,7 +33,7 @@ _lines = msgspec.json.Decoder(_BlobLine)
 
 
 class CheckedBlob(msgspec.Struct, frozen=True):
-    """A blob whose data has the hash that its line names."""
+    """A checked blob: its data has the hash that its line names."""
 
     hash: str
 

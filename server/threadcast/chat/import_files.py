@@ -90,7 +90,7 @@ class Lines(Protocol):
 
     def spans(self, start: int = 0, end: int | None = None) -> Iterator[tuple[LineSpan, bytes | None]]:
         """Yield the lines that begin in [start, end) of the file, without blank lines. The first of these lines has the
-        number 1. A line comes with its bytes, or with None if `line` must read them.
+        number 1. Each line is paired with its bytes, or with None if `line` must read them.
 
         Raises:
             BadRequest: there are more than EMPTY_LINES_MAX blank lines.
@@ -98,8 +98,8 @@ class Lines(Protocol):
         """
 
     def line(self, span: LineSpan, raw: bytes | None = None) -> AbstractContextManager[bytes]:
-        """Return the bytes of a line for the block; `raw` if they are known. Large lines of all files are read one at a
-        time, so the block must not wait for anything."""
+        """Return the bytes of a line for the block; `raw` if they are known. Large lines are read one at a time in the
+        whole process, so the block must not wait for anything."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset` on."""
@@ -245,14 +245,14 @@ def _index(file: Lines, chat: ChatInFile) -> tuple[list[tuple[LineSpan, dict[str
 def _siblings(family: list[str]) -> list[tuple[str, dict[str, object], int]]:
     """Return each message with its sibling fields and with the bytes of the list of siblings, the last message
     first."""
-    size = sum(len(name) + 3 for name in family)  # ids are ASCII; two quotes and a comma are added to each
+    size = sum(len(name) + 3 for name in family)  # ids are ASCII; each id also takes two quotes and a comma
     return [
         (name, {"sibling_ids": family, "sibling_index": at}, size) for at, name in reversed(list(enumerate(family)))
     ]
 
 
 def _parts_of(spans: Sequence[tuple[LineSpan, int]]) -> Iterator[list[LineSpan]]:
-    """Divide lines into parts. Each line comes with the number of bytes that it takes in the command."""
+    """Divide lines into parts. Each line is paired with the number of bytes that it takes in the command."""
     part: list[LineSpan] = []
     size = 0
     for span, length in spans:

@@ -55,7 +55,7 @@ def import_chat(builder: EntryBuilder, command: ImportChat) -> None:
         builder.say(BranchSelected(command.leaf_id))
     builder.say_payloads(command.payloads)
     for agent in command.agents:
-        is_running = agent.get("status") == "running"  # this chat will get no report of the agent's end
+        is_running = agent.get("status") == "running"  # no report of the agent's end will reach this chat
         builder.say(BackgroundAgentUpdated({**agent, "status": "aborted"} if is_running else agent))
     builder.settle(command.client_request_id, accepted=True)
 

@@ -1,10 +1,11 @@
 """The journal of an open run whose agent is a durable function: the results of the function's operations.
 
 The journal is part of the chat's private state. After a crash or a pause the function runs again from the top, and each
-operation that the journal holds returns its recorded result. An operation has a **key**. It is the number of the
-operation in its scope, after the scope's own key, such as "3" or, for operation 0 of branch 1 of the gather "3",
-"3.1.0"; or it is the key that an integration of a framework has given it, after "@" and its kind, such as
-"@answer:model-2". The module has structs, private facts and their fold, and imports no other module of the chat.
+operation that the journal holds returns its recorded result. An operation has a **key**. For operations of a function,
+the key is the scope's own key and the number of the operation in its scope, such as "3" or, for operation 0 of branch 1
+of the gather "3", "3.1.0". For operations of a framework, the key consists of "@", the kind, and the key that the
+integration has given, such as "@answer:model-2". The module has structs, private facts and their fold, and imports no
+other module of the chat.
 """
 
 from typing import Literal, TypeAlias
@@ -31,8 +32,8 @@ __all__ = [
 ]
 
 Status: TypeAlias = Literal["begun", "done", "failed", "unknown", "cancelled"]
-"""`begun` has a start but no end; `unknown` means that its worker died, and it may or may not have had its effect;
-`cancelled` that another branch of a `first` was first."""
+"""`begun`: the operation has a start but no end. `unknown`: its worker died, so the operation may or may not have had
+its effect. `cancelled`: another branch of a `first` has ended first."""
 
 RECORD_BYTES = 100
 """The approximate bytes of a record without its value, for the limit of the journal."""
@@ -86,7 +87,7 @@ class DurableRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `path_length` is the number of messages on the path when the run began, which are the function's input. `waits` is
     empty while a worker works on the run. `tools` are the tools that the agent has declared, as JSON text, by name.
     `restarts` counts the calls of `restart`; `state` is the JSON text that the last call passed. `journal_bytes` is the
-    approximate size of the journal. `missing_since_ms` is the time since which no worker was found that has this agent.
+    approximate size of the journal. `missing_since_ms` is the time since which no worker with this agent was found.
     """
 
     name: str
@@ -133,7 +134,7 @@ class AgentRestarted(_Fact, frozen=True, tag="agent_restarted"):
 
 
 class AgentMissing(_Fact, frozen=True, tag="agent_missing"):
-    """Since `since_ms` (Unix milliseconds) no worker was found that has the agent. None: a worker has it."""
+    """Since `since_ms` (Unix milliseconds) no worker with the agent was found. None: a worker has the agent."""
 
     since_ms: int | None = None
 

@@ -51,7 +51,7 @@ def owe(builder: EntryBuilder, chat_id: str, command: InternalCommand, *, create
 
 
 def tell_parent(builder: EntryBuilder, outcome: str, error: str | None = None) -> None:
-    """In a sub-chat without an open run: report its end to the parent. Only the first end is reported, because later
+    """Report the end of a sub-chat without an open run to its parent. Only the first end is reported, because later
     runs are started by users."""
     state = builder.state
     parent = state.private.relations.parent

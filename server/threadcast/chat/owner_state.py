@@ -53,8 +53,8 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The approval of one call of the open round. `status` is asked, accepted, rejected or started. `hidden_input` has
-    the arguments that the public question does not show. With `is_question`, this is the answer to a question, which
-    `edited_input` has under `answer`."""
+    the arguments that the public question does not show. With `is_question`, this is the answer to a question; the key
+    `answer` of `edited_input` has the answer."""
 
     status: str
     input_hash: str = ""
@@ -179,9 +179,9 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     arguments that clients see as `{}`. `previews` has the undecided previews by payload id; `commits` are accepted
     previews that wait until no run is open. `wakes_count` is the number of consecutive runs without a command of a
     user. `allowed_definitions` has, by the names in `allowed_tools`, the definitions of the tools that the permission
-    covers, by tool name. `shown_definitions` has those of the latest questions. `untitled_at` is the id of the newest
-    message when the model for titles last failed, '' if it never failed. `tainted_by` are the untrusted sources whose
-    content has entered the chat.
+    covers, by tool name. `shown_definitions` has the definitions of the latest questions. `untitled_at` is the id of
+    the newest message when the model for titles last failed, '' if it never failed. `tainted_by` are the untrusted
+    sources whose content has entered the chat.
     """
 
     queue: tuple[Queued, ...] = ()

@@ -2,7 +2,7 @@
 
 The decider, the agent and the endpoints use the same function, so that clients see the value that is used. A profile
 may set only optional keys. For the other keys a thread cannot distinguish an unset value from its default, and a
-`false` that the user has set must win.
+`false` that the user has set must take precedence.
 """
 
 from operator import attrgetter

@@ -164,7 +164,7 @@ def _named(preview: PayloadAdded) -> str:
 
 
 def _tell_model(builder: EntryBuilder, preview: PayloadAdded, text: str) -> None:
-    """Add a message for the model at the end of the exchange that made the preview. On whatever branch the chat
+    """Add a message for the model at the end of the exchange that made the preview. On any branch on which the chat
     continues, the model then reads both the exchange and this message, or neither."""
     tell_model(builder, f"[{text}]", _end_of_its_exchange(builder.state, preview.message_id))
 

@@ -101,7 +101,8 @@ def interrupts(command: Command | InternalCommand | None, state: OwnerState) -> 
 
 
 def drop(builder: EntryBuilder, request_ids: Collection[str] | None = None) -> bool:
-    """Remove the waiting commands with these request ids, or all of them; return whether there were any.
+    """Remove the waiting commands with these request ids, or all waiting commands; return whether any command was
+    removed.
 
     Each removed command ends in a final ack, so that no accepted command vanishes.
     """
@@ -157,7 +158,8 @@ def _reworded(state: OwnerState, command: EditQueued) -> tuple[int, Queueable]:
 def _edited(waiting: WithContent, command: EditQueued) -> WithContent:
     """Return the command with its new content. Raises InvalidContent, TooLarge."""
     if isinstance(waiting, UpdateMessage) and not isinstance(waiting.content, list):
-        # An update may change only the text or only the attachments. Its other field is absent and stays absent.
+        # An update may change only the text or only the attachments. The other field of the update is absent and stays
+        # absent.
         content = waiting.content if command.content is None else command.content
         is_whole = isinstance(command.content, list)
         attachments = waiting.attachments if command.attachments is None and not is_whole else command.attachments

@@ -33,7 +33,7 @@ _FINISH_REASONS = frozenset({"stop", "tool_calls", "length", "content_filter", "
 
 def read_messages(messages: Sequence[JsonObject]) -> list[Message]:
     """Convert messages from a client. A missing `message_id` becomes '', null content becomes ''; unknown keys are left
-    out. Repeated call ids are made unique, in the calls and in their results.
+    out. Repeated call ids become unique, both in the calls and in their results.
 
     Raises:
         BadRequest: an element is not a message; `path` points at the element.

@@ -1,4 +1,4 @@
-"""Ends runs, their answers and their tool calls: regularly, by an abort, by a limit or by an error.
+"""Ends runs, their answers and their tool calls: at their normal end, by an abort, at a limit or by an error.
 
 All functions add to an `EntryBuilder`. A run is open while `private.run` is set; `starts.py` opens runs, one at a time.
 The agent's plan decides the steps of an open run.
@@ -173,7 +173,7 @@ def close_draft(
     builder.say(StreamFinished(message_id=message_id, finish_reason=finish_reason, usage=draft.message.usage))
     message = with_failure(drafted_message(draft), failure)
     message = msgspec.structs.replace(message, finish_reason=finish_reason, status=status, tool_calls=[])
-    if run is not None and run.agent is not None:  # so that nobody continues the message
+    if run is not None and run.agent is not None:  # no client then continues the message
         message = msgspec.structs.replace(message, extra={**message.extra, "durable": True})
     if keep and (message.content or message.reasoning_content):
         builder.add_message(message)

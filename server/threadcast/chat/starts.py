@@ -39,8 +39,8 @@ TITLE_MAX_CHARACTERS = 60
 
 
 def start_next(builder: EntryBuilder) -> None:
-    """Start what waits until a run is open. Accepted previews come before commands, so that these commands see their
-    results."""
+    """Start waiting previews and commands until a run is open. Accepted previews come before commands, so that these
+    commands see their results."""
     while builder.state.is_at_rest and builder.state.private.run is None:
         if builder.state.private.commits:
             open_commit(builder)

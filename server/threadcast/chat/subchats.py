@@ -195,8 +195,8 @@ def _changes(builder: EntryBuilder, run: Run, wanted: Wanted) -> ThreadChanges:
 
 
 def _narrowed(inherited: JsonObject, given: JsonObject) -> JsonObject:
-    """Combine inherited and given restrictions: a call may restrict its child further than the parent is, but not
-    less."""
+    """Combine inherited and given restrictions: a call may add restrictions for its child, but not remove restrictions
+    of the parent."""
     taken: JsonObject = {}
     if "tools_disabled" in inherited:
         own = given.get("tools_disabled") or []
@@ -210,7 +210,7 @@ def _narrowed(inherited: JsonObject, given: JsonObject) -> JsonObject:
 
 
 def begin_subchat(builder: EntryBuilder, command: BeginSubchat) -> None:
-    """In the child: record the parent and queue the first message."""
+    """In the child, record the parent and queue the first message."""
     state = builder.state
     if state.nodes or state.private.relations.parent is not None:
         builder.settle(command.client_request_id, accepted=False)  # cannot happen: the id was generated for this child
@@ -226,15 +226,15 @@ def begin_subchat(builder: EntryBuilder, command: BeginSubchat) -> None:
 
 
 def begin_failed(builder: EntryBuilder, command: BeginSubchat, sentence: str) -> None:
-    """In the child: report to the parent that the child cannot begin because of an error in the server."""
+    """In the child, report to the parent that the child cannot begin because of an error in the server."""
     if builder.state.private.relations.parent is None:
         builder.note(ParentBound(parent=command.parent))
     tell_parent(builder, "error", sentence)
 
 
 def child_ended(builder: EntryBuilder, command: SubchatFinished) -> None:
-    """In the parent: record the end of the child, for the tool call that waits for it. The end of a background agent is
-    also reported by an event and to the model."""
+    """In the parent, record the end of the child, for the tool call that waits for the child. The end of a background
+    agent is also reported by an event and to the model."""
     child = builder.state.private.relations.child(command.subchat_id)
     if child is not None and child.outcome is None:
         builder.note(

@@ -1,10 +1,10 @@
 """Finds untrusted content in a chat, so that sensitive tools ask for a new approval (PROTOCOL §11).
 
 The operator names untrusted sources: tools, and MCP servers with their tools, resources and prompts. The list
-`Private.tainted_by` has those sources whose content the chat's model may have read. The list only grows: content may
-live on in summaries, answers and memory after its message is gone. Before each model call the path is searched for the
-names of untrusted tools and for the labels of attachments, so the origin of the content does not matter: a tool of the
-server or of a client, a fork, or the log of an older version. All functions are pure.
+`Private.tainted_by` names the sources with content that the chat's model may have read. The list only grows: content
+may live on in summaries, answers and memory after its message is gone. Before each model call the path is searched for
+the names of untrusted tools and for the labels of attachments, so the origin of the content does not matter: a tool of
+the server or of a client, a fork, or the log of an older version. All functions are pure.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,8 +1,9 @@
 """Prepares a tool's result for the log and the model: separates images, and cuts long text.
 
-The agent loop calls `keep_result` after a tool has ended and before it appends the entry. Images and the whole of a
-long text are stored through `put`. A failure of `put` is noted in the text and never raised, because the tool has run
-and its result must be in the log. Most results are short text, for which the function does almost nothing.
+The agent loop calls `keep_result` after a tool has ended and before it appends the entry. The function stores images,
+and the full text of a cut result, by calling `put`. A failure of `put` is noted in the text and never raised, because
+the tool has run and its result must be in the log. Most results are short text, for which the function does almost
+nothing.
 """
 
 import re

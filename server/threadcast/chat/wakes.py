@@ -1,8 +1,8 @@
 """Reports the end of background work to the chat's model, by a message and, if requested, by a new run.
 
-Background agents and processes use this module. A wake starts a run if no run is open. If a run is open, its next round
-reads the message; if there is no next round, a new run follows. After an abort no run follows, because the user wants
-the chat to stop. All functions are pure.
+Background agents and processes use this module. A wake (the report of such an end to the model) starts a run if no run
+is open. If a run is open, its next round reads the message; if there is no next round, a new run follows. After an
+abort no run follows, because the user wants the chat to stop. All functions are pure.
 """
 
 from msgspec.structs import replace
@@ -36,8 +36,8 @@ def tell_model(builder: EntryBuilder, text: str, after: str | None = None) -> No
 
 
 def wake(builder: EntryBuilder, principal: Principal, cause: str) -> None:
-    """Let the model act on the messages that were added for it: at once, or after the open run if that run ends without
-    reading them."""
+    """Start a run in which the model reads the messages that were added for it: at once, or after the open run if that
+    run ends without reading them."""
     run = builder.state.private.run
     if run is not None:
         builder.note(WakeNoted(wake=Wake(run_id=run.run_id, round=run.round, principal=principal, cause=cause)))

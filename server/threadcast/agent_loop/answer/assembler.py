@@ -48,20 +48,20 @@ CALL_ID_MAX_CHARS = 128
 
 PUBLISHED_AT_ONCE_CHARACTERS = 256
 GROWTH_SHARE = 0.25
-"""Short arguments are published with each fragment, longer arguments when they have grown by a quarter. In this way the
-published text stays below five times the text that the model wrote."""
+"""Short arguments are published with each fragment; longer arguments are published again when they have grown by this
+share. So the published text stays below five times the length of the text that the model wrote."""
 
 ARGUMENTS_MAX_CHARACTERS = 256_000
-"""The longest arguments of all calls of an answer together, as long as a tool's result may be."""
+"""The maximum length of the arguments of all calls of an answer together, the same as of a tool's result."""
 
 
 CALLS_MAX_COUNT = 128
-"""The most calls of one answer, the limit of providers for one request. Each new call publishes the list of all
-calls."""
+"""The maximum number of calls in one answer, which is the limit of providers for one request. Each new call publishes
+the list of all calls."""
 
 ANSWER_MAX_CHARACTERS = 1_000_000
-"""The longest text and reasoning of an answer together: twice the longest answers of today's models (128,000 tokens). A
-model that writes more is stopped, because each snapshot of its chat contains the answer."""
+"""The maximum length of an answer's text and reasoning together: twice the longest answers of today's models (128,000
+tokens). A model that writes more is stopped, because each snapshot of its chat contains the answer."""
 
 
 class _OpenCall:
@@ -172,7 +172,7 @@ class Assembler:
                 self.provider_data.append(delta.data)
                 return None
             case AgentDataDelta():
-                return None  # an event of its own, no part of the answer
+                return None  # a separate event, not a part of the answer
             case Finished():
                 self.finish_reason = delta.reason
                 return None

@@ -74,7 +74,7 @@ class Blocks:
                 base = column + (text[at : at + 1] in (" ", "\t"))
                 if depth == len(self._items):
                     self._items.append([])
-                    self.after_break = True  # a quotation ends the paragraph before it
+                    self.after_break = True  # the beginning of a quotation ends the paragraph before the quotation
             elif item:
                 after, began = column + item.end() - at, True
                 at, column = _past_blanks(text, item.end(), end, after)

@@ -10,12 +10,13 @@ from threadcast.providers.base import Delta, Finished, TextDelta, ToolCallDelta
 __all__ = ["INSTRUCTION", "LEAST_REPEAT_CHARACTERS", "WINDOW_CHARACTERS", "Continuation", "Repeats", "WhiteSpace"]
 
 LEAST_REPEAT_CHARACTERS = 20
-"""A shorter repetition may be intended, such as "ha ha", the "la la" of a refrain, or the same number again."""
+"""The minimum length of a repetition that is removed. A shorter repetition may be intended, such as "ha ha", the "la
+la" of a refrain, or the same number again."""
 
 WINDOW_CHARACTERS = 32_768
-"""The length of the end of the shown text in which a repetition is looked for. At most this number of characters is
-held back. The search then takes at most 0.1 s of CPU for any text of a model; an answer of 32,768 characters has some
-8,000 tokens."""
+"""The length of the end of the shown text in which a repetition is searched. At most this number of characters is held
+back. The search then takes at most 0.1 s of CPU for any text of a model; an answer of 32,768 characters has some 8,000
+tokens."""
 
 INSTRUCTION = (
     "Your last message is not finished. Go on with it exactly where it ends: write only what comes next, beginning "
@@ -24,8 +25,8 @@ INSTRUCTION = (
 
 
 class WhiteSpace:
-    """The white space at the end of `shown` that a prefilling provider was not sent. White space that the start of the
-    continuation repeats is left out."""
+    """Handles the white space at the end of `shown`, which was not sent to a prefilling provider. White space that the
+    start of the continuation repeats is left out."""
 
     def __init__(self, shown: str) -> None:
         self._expected = shown[len(shown.rstrip()) :]
@@ -111,8 +112,8 @@ class Continuation:
         self._texts = WhiteSpace(shown) if is_prefilled else Repeats(shown)
 
     def feed(self, delta: Delta) -> list[Delta]:
-        """Return the deltas to deliver now. Deltas that belong to no place in the text are delivered before text that
-        is held back."""
+        """Return the deltas to deliver now. Deltas without a place in the text are delivered before text that is held
+        back."""
         match delta:
             case TextDelta():
                 text = self._texts.feed(delta.text)

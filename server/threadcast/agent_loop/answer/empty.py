@@ -36,12 +36,12 @@ def says_something(draft: Draft) -> bool:
 
 
 def has_asked(state: OwnerState, run: Run) -> bool:
-    """Return whether this run has asked its model once more already."""
+    """Return whether this run has already asked its model once more."""
     return any(_is_of(aside, run) for aside in state.private.asides)
 
 
 def is_asked_after(state: OwnerState, run: Run, message: Message) -> bool:
-    """Return whether an aside of this run, behind `message`, asks the model once more: then another round must
+    """Return whether an aside of this run, behind `message`, asks the model once more; another round must then
     follow."""
     return any(_is_of(aside, run) and aside.after == message.message_id for aside in state.private.asides)
 

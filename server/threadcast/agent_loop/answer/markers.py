@@ -31,7 +31,7 @@ _LEAD = re.compile(r"[ \t]*+(?:>[ \t]*+|(?:[-*+]|\d{1,9}[.)]|#{1,6})[ \t]++)*+")
 """Matches the characters before the first word of a line: indent, `>`, bullets, numbers, the # of a heading."""
 
 _PARAGRAPH_END = re.compile(r"^[ \t]*+(?:$|#{1,6}[ \t]|[-*+][ \t]|\d{1,9}[.)][ \t]|>|`{3}|~{3})", re.MULTILINE)
-"""Matches a line that ends a paragraph, which code in backticks cannot cross (CommonMark 6.1)."""
+"""Matches a line that ends a paragraph; code in backticks cannot extend over such a line (CommonMark 6.1)."""
 
 _TICKS = re.compile(r"`+")
 
@@ -42,8 +42,8 @@ _JSON_TOKEN = re.compile(
     r"""[ \t\r\n,:]*+(?:(?P<open>[{\[])|(?P<close>[}\]])"""
     r"""|"(?:[^"\\\x00-\x1f]++|\\.)*+"|-?\d[\d.eE+-]*+|true|false|null)"""
 )
-"""Matches a bracket or another token of JSON. Capital letters occur only inside strings, so a scan of broken JSON ends
-at the next marker at the latest. That keeps many broken values linear in their length."""
+"""Matches a bracket or another token of JSON. JSON has capital letters only inside strings, so a scan of broken JSON
+ends at the next marker at the latest. So the time for many broken values is linear in their length."""
 
 EMPHASIS_MAX = 3
 """The largest number of `*` and `_` in a row: bold and italic at once."""
@@ -72,7 +72,7 @@ def cut_out(text: str, markers: Mapping[str, Accepts]) -> tuple[str, list[Found]
     return (_joined(scan.kept()) if scan.found else text), scan.found
 
 
-@lru_cache(maxsize=64)  # sets of markers, one for each scope of each profile
+@lru_cache(maxsize=64)  # one set of markers for each scope of each profile
 def _inline(words: tuple[str, ...]) -> re.Pattern[str]:
     """Match backticks, an escaped backtick, or a marker with its colon (also the full-width colon)."""
     anyone = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
@@ -130,8 +130,8 @@ class _Scan:
         self._at = max(self._at, at, end)
 
     def _begin(self, word: int, floor: int) -> int | None:
-        """Return where the emphasis before a word begins, not before `floor`; None when the word is the end of a longer
-        one, as CHART is of MY_CHART."""
+        """Return the index, at least `floor`, where the emphasis before a word begins; None when the word is the end of
+        a longer word, like CHART in MY_CHART."""
         begins = word
         while begins > floor and word - begins < EMPHASIS_MAX and self._text[begins - 1] in "*_":
             begins -= 1
@@ -169,7 +169,7 @@ class _Scan:
         return end
 
     def _end_of_code(self, start: int, end: int) -> int:
-        """Return the end of the code that the backticks from `start` to `end` open; `end` when nothing closes the
+        """Return the end of the code that the backticks from `start` to `end` open; `end` when no backticks close the
         code."""
         if start >= self._runs_until:
             border = _PARAGRAPH_END.search(self._text, self._text.find("\n", start) + 1 or len(self._text))
@@ -183,7 +183,7 @@ class _Scan:
 
 
 def _end_of_json(text: str, start: int) -> int | None:
-    """Return the index behind the brackets that open at `start`; None when they are not closed, or their content is no
+    """Return the index behind the brackets that open at `start`; None when they are not closed, or their content is not
     JSON."""
     depth, at = 0, start
     while token := _JSON_TOKEN.match(text, at):

@@ -8,7 +8,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["suggested_actions", "suggested_values"]
 
 SUGGESTIONS_MAX_COUNT = 20
-"""The largest number of buttons under one answer; people do not read more."""
+"""The maximum number of buttons under one answer; people do not read more buttons."""
 
 LABEL_MAX_CHARACTERS = 200
 
@@ -25,8 +25,8 @@ def suggested_values(found: list[object]) -> list[JsonObject]:
 
 
 def suggested_actions(found: list[object], declared: Mapping[str, Action]) -> tuple[list[JsonObject], int]:
-    """Return `{label, action, handler}` for each suggested action that is declared, with the declared handler; and the
-    number of those that are not declared."""
+    """Return `{label, action, handler}` for each declared action among the suggestions, with the declared handler, and
+    the number of undeclared actions."""
     actions: list[JsonObject] = []
     dropped_count = 0
     for item in _flat(found):

@@ -16,11 +16,12 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["TOLD_EVERY_SECONDS", "Thinking", "ops_of"]
 
 TOLD_EVERY_SECONDS = 1.0
-"""People read whole seconds, and one more delta in a second is little beside those of the reasoning."""
+"""The interval between two published figures: people read whole seconds, and one more delta a second adds little to the
+deltas of the reasoning."""
 
 THOUGHT_MAX_MS = 10**12
-"""30 years. An imported message may contain any value (PROTOCOL §8). A longer time is ignored, and so is a value that
-is not a number."""
+"""The maximum time that is read from a message, 30 years, because an imported message may contain any value (PROTOCOL
+§8). A longer time is ignored, and so is a value that is not a number."""
 
 
 class Thinking:
@@ -37,7 +38,8 @@ class Thinking:
         self._told_at: float | None = None
 
     def feed(self, delta: Delta) -> MergeExtra | None:
-        """Return the new figure if `delta` ends the thinking or a second has passed; publish it before `delta`."""
+        """Return the new figure if `delta` ends the thinking or a second has passed; the caller must publish the figure
+        before `delta`."""
         match delta:
             case ReasoningDelta(text=text) if text:
                 now = self._clock()

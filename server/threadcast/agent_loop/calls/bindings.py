@@ -25,7 +25,7 @@ UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 """The format 'uuid'."""
 
 PATTERNS_KEPT = 256
-"""The most compiled formats to keep; a configuration has fewer."""
+"""The maximum number of compiled formats that are kept; a configuration has fewer formats."""
 
 
 def arguments_of(state: OwnerState, call: ToolCall, tool: Tool | None, defaults: JsonObject) -> JsonObject | None:

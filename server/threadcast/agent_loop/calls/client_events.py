@@ -22,7 +22,8 @@ Emitted: TypeAlias = SubchatUpdate | BackgroundAgentUpdated | ProcessCompleted |
 _log = structlog.get_logger()
 
 EVENT_MAX_BYTES = 256_000
-"""The size of a moderate screenshot. An event is sent to every reader, and stays in the log as long as other events."""
+"""The maximum size of an event, which is the size of a moderate screenshot. An event is sent to every reader, and stays
+in the log as long as other events."""
 
 _SHAPES: dict[str, type[SubchatUpdate | BackgroundAgentUpdated | ProcessCompleted]] = {
     "subchat_update": SubchatUpdate,

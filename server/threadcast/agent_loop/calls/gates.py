@@ -46,19 +46,19 @@ __all__ = [
 ]
 
 SHOWN_COMMAND_MAX_CHARACTERS = 500
-"""The longest arguments that the question to a person shows."""
+"""The maximum length of the arguments that the question to a person shows."""
 
 SOURCES_SHOWN = 3
-"""The most untrusted sources that the question to a person names."""
+"""The maximum number of untrusted sources that the question to a person names."""
 
 TOOLS_AT_ONCE = 8
-"""The most safe calls of a round that run at the same time. Models ask for a handful, and all may be requests to the
-same server."""
+"""The maximum number of safe calls of a round that run at the same time. Models usually request few calls, and all
+calls may be requests to the same server."""
 
 
 def tools_offered(builder: EntryBuilder, run: Run) -> bool:
-    """Return whether the open round may call tools: not if the round is a summary at the limit, nor if the chat has
-    tools switched off."""
+    """Return whether the open round may call tools; False if the round is the summary at the limit of rounds, or if
+    tools are switched off in the chat."""
     return not run.summarizing and builder.param("tool_use") != "none"
 
 
@@ -122,7 +122,7 @@ def run_or_answer(
     builder: EntryBuilder, run: Run, call: ToolCall, table: ChatTools, *, ahead: int = 0, has_run: bool = False
 ) -> Step | None:
     """Announce the call, or answer it if it may not run. `ahead` is the number of calls before this one in the same
-    step. `has_run`: a framework has carried it out already."""
+    step. `has_run`: a framework has already carried the call out."""
     gate = None if has_run else run.gates.get(call.id)
     name = call.function.name
     tool = table.get(name)
@@ -229,8 +229,8 @@ def question_about(state: OwnerState, run: Run, call: ToolCall, table: ChatTools
 
 def _means_another(state: OwnerState, run: Run, call: ToolCall, gate: Gate, arguments: JsonObject, tool: Tool) -> bool:
     """Return whether `call` was accepted with other arguments than it has now, or for a tool with another definition.
-    The thread's context completes the arguments, and may change before a person answers, and so may a tool of an MCP
-    server. An older worker asks with a hash without the definition."""
+    The thread's context, which completes the arguments, and the tool of an MCP server may both change before a person
+    answers. The hash in an older worker's question does not include the definition."""
     if gate.status != "accepted" or gate.edited_input is not None:
         return False
     hashes = (input_hash(state.chat_id, run.run_id, call.id, arguments, digest) for digest in (digest_of(tool), ""))
@@ -325,8 +325,8 @@ def _status(
 
 
 def input_hash(chat_id: str, run_id: str, tool_call_id: str, arguments: JsonObject, definition: str = "") -> str:
-    """Return the hash that binds an approval to its chat, run, call and arguments (DESIGN §11), and to the digest of
-    the tool's definition if that is given."""
+    """Return the hash that binds an approval to its chat, run, call and arguments (DESIGN §11), and, if given, to the
+    digest of the tool's definition."""
     return digest([chat_id, run_id, tool_call_id, arguments, *([definition] if definition else [])])
 
 

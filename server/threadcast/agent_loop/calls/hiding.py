@@ -16,7 +16,7 @@ from threadcast_protocol.wire.messages import ToolCall
 __all__ = ["HIDDEN", "hidden_call", "hides", "true_call", "written_arguments"]
 
 HIDDEN = "{}"
-"""An object, as clients and other programs that read a chat's messages expect it."""
+"""The public arguments of such a call: an object, because clients and other readers of messages expect an object."""
 
 
 class KnownTools(Protocol):

@@ -16,12 +16,12 @@ from threadcast_protocol.wire.tool_names import all_of_server, mcp_server_of
 __all__ = ["digest_of", "permission_of", "rule_of", "shown_with"]
 
 DEFINITION_MAX_BYTES = 16_384
-"""Maximum bytes of a definition that a chat keeps and a question shows, as JSON. Most have less than 2 kB. A longer one
-is kept as its digest alone."""
+"""Maximum bytes of a definition that a chat keeps and a question shows, as JSON. Most have less than 2 kB. Of a longer
+definition only the digest is kept."""
 
 DEFINITIONS_MAX_BYTES = 65_536
-"""Maximum bytes of the definitions that a permission keeps, since every checkpoint of the chat contains them. The
-shortest are kept first, so that a long definition displaces no other."""
+"""Maximum bytes of the definitions that a permission keeps, since every checkpoint of the chat contains them. Shorter
+definitions are kept first, so that a long definition displaces no shorter definition."""
 
 _RULES = {
     "changed": "the tool has changed since it was always allowed",
@@ -36,8 +36,8 @@ def permission_of(state: OwnerState, tool: Tool) -> tuple[bool, ToolChange | Non
     """Return whether a permission covers `tool` as it is now, and otherwise the reason why an existing permission does
     not; None if there is no permission.
 
-    A permission from before definitions were kept covers the operator's own tools. For a tool of an MCP server, whose
-    definition is written elsewhere, it does not.
+    A permission without definitions, given to an older version, covers the operator's own tools. Such a permission does
+    not cover tools of an MCP server, because the operator does not write their definitions.
     """
     private = state.private
     change: ToolChange | None = None
@@ -65,7 +65,8 @@ def rule_of(change: ToolChange | None) -> str:
 
 def shown_with(state: OwnerState, name: str, table: ChatTools) -> tuple[str, dict[str, KeptDefinition]] | None:
     """Return the definitions that a permission for the tool `name` may cover, with the permission's widest name: those
-    of all tools of the same MCP server, or of this tool alone. Returns None if the state has the same already."""
+    of all tools of the same MCP server, or of this tool alone. Returns None if the state already has the same
+    definitions."""
     widest = all_of_server(name)
     kept = {tool.name: _kept(tool) for tool in table.all if all_of_server(tool.name) == widest}
     left = DEFINITIONS_MAX_BYTES

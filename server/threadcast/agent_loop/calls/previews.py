@@ -45,8 +45,8 @@ NOT_RUN_BY_SERVER = frozenset({"deny", "client", "preview"})
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The parts of a tool's result. `result` is what the model gets; `payloads` are shown to people, and have no
-    message id yet; `preview` waits for a decision."""
+    """The parts of a tool's result. `result` is what the model gets; `payloads` are shown to people and have no message
+    id yet; `preview` waits for a decision."""
 
     result: ToolResult
     payloads: list[PayloadAdded] = []

@@ -1,4 +1,4 @@
-"""Publishes what a running tool reports: its progress, and events for clients (EVT-9, EVT-19)."""
+"""Publishes the reports of a running tool: its progress, and events for clients (EVT-9, EVT-19)."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ __all__ = ["reporter"]
 def reporter(
     state: OwnerState, step: RunTool, offer: Callable[[ToolStatus | Emitted], None]
 ) -> Callable[[Report], None]:
-    """Return the callback by which the call of `step` reports. `offer` publishes an event and never waits."""
+    """Return the callback to which the tool of `step` reports. `offer` publishes an event and never waits."""
 
     def report(progress: Report) -> None:
         if isinstance(progress, ClientEvent):

@@ -1,5 +1,5 @@
-"""Divides a tool's result into what the model reads and what clients see: all of it, a summary, or nothing (TOOL-8,
-EVT-10).
+"""Divides a tool's result into the text for the model and the text for clients; clients see the whole result, a
+summary, or nothing (TOOL-8, EVT-10).
 
 Pure, apart from an author's own summarizer; if that fails, the result is hidden. The loop calls `tell` before images
 and long texts are stored as blobs, so that no part of a hidden result gets a public address.
@@ -23,11 +23,11 @@ from threadcast_protocol.wire.bodies import read_json
 __all__ = ["HIDDEN", "SUMMARY_MAX_CHARACTERS", "Told", "summarized", "tell"]
 
 HIDDEN = "[Only the model reads this result.]"
-"""The text that clients see in place of a hidden result, also of a failed one, because an error may quote hidden
-data."""
+"""The text that clients see in place of a hidden result. A hidden tool's error is hidden, too, because an error may
+quote hidden data."""
 
 SUMMARY_MAX_CHARACTERS = 300
-"""The longest first sentence or line: two lines of a tool panel."""
+"""The maximum length of a first sentence or line, which fills two lines of a tool panel."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。])\s|\n")
 
@@ -59,8 +59,8 @@ def tell(result: ToolResult, tool: Tool | None) -> Told:
 
 
 def summarized(text: str, summarize: Summarizer) -> str:
-    """Return the summary of a result's text by `summarize`. If that is a list of fields and the text is not JSON, the
-    summary is the first sentence, so that no other field is shown."""
+    """Return the summary of a result's text by `summarize`. If `summarize` is a list of fields and the text is not
+    JSON, the summary is the first sentence, so that no other field is shown."""
     if callable(summarize):
         try:
             return str(summarize(text))

@@ -1,7 +1,7 @@
 """The answers of a durable agent: text that streams into the chat and survives crashes.
 
-An unfinished answer stays shown after a crash. The agent writes it again, and while its text is the same, nothing is
-sent (`shown_text.py`); at the first difference the message is removed and a new one begins.
+Clients still show an unfinished answer after a crash. The agent writes the answer again. While the text is the same,
+nothing is sent (`shown_text.py`); at the first difference the message is removed and a new message begins.
 """
 
 import asyncio
@@ -49,8 +49,8 @@ _log = structlog.get_logger()
 
 
 async def write_answer(execution: Execution, written: Any, args: Sequence[Any], kwargs: JsonObject) -> str:
-    """Write an answer, or return the text of the finished one. Raises StepFailed: the function that writes it raised an
-    exception."""
+    """Write an answer, or return the text of the finished one. Raises StepFailed: the function that writes the answer
+    raised an exception."""
     name = "text" if isinstance(written, str) else getattr(written, "__name__", type(written).__name__)
     branch, key, found = await execution.begin("answer", name)
     if found is None or found.status == "begun":
@@ -79,7 +79,7 @@ async def write_message(
 
 class _Writing:
     """The writing of one answer. With `keep_value`, which records a private value, the answer is a message of a
-    framework: it may have calls, payloads and such a value, and it is removed if it shows nothing."""
+    framework: the message may have calls, payloads and a private value, and an empty message is removed."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Writing:
         return await execution.commit(self._branch, partial(self._end, error=error))
 
     async def _begin(self) -> None:
-        """Open the message, unless it has been open since before a crash."""
+        """Open the message, unless it is still open from before a crash."""
         begun = self._begun
         draft = self._execution.chat.state.draft
         if begun is None or draft is None or draft.message.message_id != begun.ref:
@@ -245,7 +245,7 @@ class _Writing:
         return ended
 
     def _is_empty(self, state: OwnerState) -> bool:
-        """Return whether the message of a framework shows nothing."""
+        """Return whether the message of a framework is empty for clients."""
         draft = state.draft
         shows = draft is not None and (draft.content or draft.reasoning or draft.message.citations)
         return self._keep_value is not None and not (shows or self._calls_count or self._payloads)
@@ -290,7 +290,7 @@ class _Writing:
 
 
 def _takes_shown(written: Any) -> bool:
-    """Return whether the function continues a shown text itself."""
+    """Return whether the function itself can continue a text that is already shown."""
     if not callable(written):
         return False
     try:

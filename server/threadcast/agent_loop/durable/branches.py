@@ -29,8 +29,8 @@ _around: ContextVar["Branch | None"] = ContextVar("the branch that has started t
 
 
 class AgentHalted(BaseException):
-    """Ends the function from inside an operation. It is no `Exception`, so that the function does not handle it as an
-    error of its own."""
+    """Ends the function from inside an operation. The class is not a subclass of `Exception`, so that the function does
+    not handle it as its own error."""
 
 
 class Branch:
@@ -57,7 +57,7 @@ class Branch:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether this branch, or one around it, is over."""
+        """Whether this branch, or an enclosing branch, is over."""
         return self.is_over or (self.parent is not None and self.parent.is_cancelled)
 
     def key_ahead(self) -> str:
@@ -132,7 +132,7 @@ class Branches:
                 return None, halted
             return ended
         finally:
-            # at once, so that there is no moment at which all branches seem to wait
+            # counted at once, so that never all branches seem to wait
             if (parent := branch.parent) is not None:
                 parent.open_count -= 1
                 if parent.until_first or not parent.open_count:
@@ -142,9 +142,9 @@ class Branches:
 
     @contextmanager
     def operation(self) -> Iterator[Branch]:
-        """Count one operation of a framework as a branch during the block, whichever of the function's tasks it runs
-        in. The branch that started the task counts as waiting while such operations run. Raises RuntimeError: the
-        function is not running, or a step runs in this task."""
+        """Count one operation of a framework as a branch during the block, in any of the function's tasks. The branch
+        that started the task counts as waiting while such operations run. Raises RuntimeError: the function is not
+        running, or a step runs in this task."""
         task = asyncio.current_task()
         before = self._of_task.get(task) if task is not None else None
         outer = before or _around.get()
@@ -176,7 +176,7 @@ class Branches:
 
     @contextmanager
     def waiting(self, branch: Branch) -> Iterator[None]:
-        """Count `branch` as waiting for something outside during the block."""
+        """Count `branch` as waiting for an outside event during the block."""
         self._working.discard(branch)
         self._on_change()
         try:

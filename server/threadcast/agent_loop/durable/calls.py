@@ -1,8 +1,8 @@
 """Calls of tools by a durable agent: the same policies, approvals, deadlines and results as for models.
 
 Each call has its own message of the assistant with its tool message behind it, so that clients and later models read a
-valid conversation. The tool message is the record of the call's end; the journal adds the value only if the message
-does not have it as the tool returned it.
+valid conversation. The tool message is the record of the call's end; the journal keeps the returned value only if the
+message has it in another form.
 """
 
 import asyncio
@@ -87,8 +87,8 @@ class FrameworkCall:
         self._run = run
         self._keep_value = keep_value
 
-    async def __call__(self, arguments: JsonObject, context: ToolContext) -> Any:  # Any: what a tool returns
-        """Carry the call out. If a person must approve it, the result is discarded."""
+    async def __call__(self, arguments: JsonObject, context: ToolContext) -> Any:  # a tool may return any value
+        """Carry the call out. If a person must approve the call, the result is discarded."""
         try:
             value = await self._run(arguments, context)
         except NeedsApproval:
@@ -163,7 +163,8 @@ async def _go_on(
     begun: Operation,
     of_framework: FrameworkCall | None = None,
 ) -> None:
-    """Take the next step for an open call: ask a person, hand the call to a client, answer it, or run its tool."""
+    """Take the next step for an open call: ask a person, pass the call to a client, answer the call, or run its
+    tool."""
     tools = execution.chat.tools()
     has_run = of_framework is not None and of_framework.has_run
     async with execution.path_lock.shared():
@@ -180,7 +181,7 @@ async def _go_on(
                     await execution.commit(branch, lambda builder: must_ask(builder, begun.ref))
                     return
                 if of_framework is not None and of_framework.unfinished is not None:
-                    # its gate is that of a call that is about to run
+                    # a call that is about to run has the same gate
                     again = CallDecided(tool_call_id=begun.ref, accepted=True)
                     await execution.commit(branch, lambda builder: builder.note(again))
                     raise of_framework.unfinished
@@ -195,7 +196,8 @@ async def _go_on(
 
 
 def must_ask(builder: EntryBuilder, call_id: str) -> None:
-    """Record that a person must approve the call, whatever its tool's policy. A call that has begun is opened again."""
+    """Record that a person must approve the call, whatever its tool's policy. If the call has begun, it is opened
+    again."""
     record(builder, need_key(call_id), Operation(kind="need", ref=call_id))
     builder.note(CallAsked(tool_call_id=call_id, input_hash=""))
 
@@ -241,7 +243,7 @@ def _end(
     ended: EndedCall,
     returned: Operation | None = None,
 ) -> None:
-    """Add the call's result, and record its value if the message does not show it as the tool returned it."""
+    """Add the call's result, and record its value if the message has the value in another form."""
     if all(call.id != step.call.id for call in open_calls(builder.state)):
         return
     result = replace(ended.done.result, content=ended.kept.content)

@@ -15,8 +15,8 @@ _PACKAGE = str(Path(__file__).parents[2])
 
 
 def difference(found: Operation, kind: str, name: str, digest: str) -> str:
-    """Return the sentence about an operation that is not the recorded one. Call this function from the operation, so
-    that the sentence names the line of the operator's code."""
+    """Return the sentence about an operation that differs from the recorded operation. Call this function from the
+    operation, so that the sentence names the line of the operator's code."""
     recorded, now = f"{found.kind} {found.name}".rstrip(), f"{kind} {name}".rstrip()
     what = f"{now} with other arguments" if recorded == now and found.digest != digest else now
     frame = sys._getframe(1)

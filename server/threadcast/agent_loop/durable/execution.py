@@ -1,6 +1,6 @@
 """Runs a durable function until it ends, or until all its branches wait for something outside.
 
-The execution has no state that the log does not have: it may be dropped at any moment, and the next execution runs the
+All state of an execution is also in the log: an execution may be dropped at any moment, and the next execution runs the
 function from the top with the journal. It is the only module that writes to the log for the function's operations,
 which `operations.py`, `calls.py` and `answers.py` implement.
 """
@@ -37,15 +37,15 @@ __all__ = ["JOURNAL_MAX_BYTES", "OPERATIONS_MAX_COUNT", "Execution"]
 
 OPERATIONS_MAX_COUNT = 10_000
 JOURNAL_MAX_BYTES = 8_000_000
-"""The maximum operations of a run, and the maximum bytes of its journal. Agents without an end begin again with
-`ctx.restart`."""
+"""The maximum number of operations of a run, and the maximum bytes of its journal. Agents without an end begin again
+with `ctx.restart`."""
 
 SETTLE_SECONDS = 0.05
 """If a framework runs in the function, the function is suspended only after all its operations have waited for this
-long, since the framework may be about to begin another one, such as the second of two parallel calls."""
+time, since the framework may be about to begin another operation, such as the second of two parallel calls."""
 
 SOON_SECONDS = 1.0
-"""If a branch sleeps for less than this, the function stays in memory: suspending it would cost more."""
+"""If a branch sleeps for less than this time, the function stays in memory, because suspending it would cost more."""
 
 _T = TypeVar("_T")
 _log = structlog.get_logger()
@@ -149,9 +149,9 @@ class Execution:
             yield branch, self._recorded(key)
 
     async def begin(self, kind: str, name: str, digest: str = "") -> tuple[Branch, str, Operation | None]:
-        """Begin an operation that may wait, in the same way as `enter`. A function that continues after its end makes
-        no progress: its operations are refused again and again while it cleans up, and then wait for ever, as they do
-        while the chat is handed over."""
+        """Begin an operation that may wait, in the same way as `enter`. A function that continues after the execution
+        is over makes no progress: its operations are refused while it cleans up, and then wait for ever, as during a
+        hand-over of the chat."""
         await self._admitted()
         return self.enter(kind, name, digest)
 
@@ -184,11 +184,11 @@ class Execution:
                 record(builder, key, operation)
             return write(builder), False
 
-        if self._is_held and not branch.in_effect:  # the chat is being handed over: nothing new begins
+        if self._is_held and not branch.in_effect:  # the chat is being handed over, so no operation begins
             await asyncio.Event().wait()
         try:
             result, is_gone = await self.chat.commit(with_pending)
-        except Exception as wrong:  # the store, or a bug: the run's task handles it
+        except Exception as wrong:  # an error of the store, or a bug: the run's task handles it
             self.halt(wrong)
         self._awake.rewind()
         if is_gone:
@@ -201,7 +201,7 @@ class Execution:
             raise asyncio.CancelledError
         try:
             await self.chat.stream(op)
-        except Exception as wrong:  # the store: the run's task handles it
+        except Exception as wrong:  # an error of the store: the run's task handles it
             self.halt(wrong)
         self._awake.rewind()
 
@@ -209,7 +209,8 @@ class Execution:
         await self.commit(branch, lambda builder: record(builder, key, operation))
 
     async def wait_for(self, branch: Branch, wait: Wait) -> None:
-        """Wait until `wait` is over; if all other branches wait as well, no worker is held meanwhile."""
+        """Wait until `wait` is over; if all other branches wait, too, the function is suspended and needs no worker
+        meanwhile."""
         while not is_over(self.chat.state, wait, self.chat.now_ms()):
             await self.wait_once(branch, wait)
 
@@ -229,8 +230,8 @@ class Execution:
 
     @contextmanager
     def effect(self, branch: Branch, *, may_run_twice: bool, rests: bool) -> Iterator[None]:
-        """Count a step or call as running during the block, which also records its end; a hand-over lets it finish.
-        `rests`: the block runs a tool, which has its own deadline."""
+        """Count a step or call as running during the block, which also records its end; a hand-over waits for the end
+        of the block. `rests`: the block runs a tool, which has its own deadline."""
         self.effects_count += not may_run_twice
         branch.in_effect = True
         try:
@@ -286,7 +287,7 @@ class Execution:
         return await self._finish(result)
 
     def hold(self) -> None:
-        """Begin nothing new, because the chat is handed over."""
+        """Begin no further operations, because the chat is handed over."""
         self._is_held = True
 
     async def quiet(self) -> None:
@@ -314,8 +315,8 @@ class Execution:
         return self.branches.all_wait
 
     async def _put_away(self) -> Step | None:
-        """Release the worker while all branches wait. Returns None if one of them no longer needs to wait, or only for
-        a moment."""
+        """Suspend the function while all branches wait, so that the worker can release the chat. Returns None if a
+        branch no longer needs to wait, or waits only for a moment."""
         if not self._waits:
             return None
         waits = [self._waits[key] for key in sorted(self._waits)]
@@ -347,7 +348,7 @@ class Execution:
         return await self.chat.commit(lambda builder: end(builder, tools))
 
     def _check_end(self, branch: Branch, wrong: BaseException | None) -> None:
-        """End the run if a branch has ended although the log has another operation of it."""
+        """End the run if a branch has ended although the log has a further operation of this branch."""
         run = self.chat.state.private.run
         if run is None or run.agent is None or self._is_over or branch.is_cancelled:
             return
@@ -370,7 +371,7 @@ class Execution:
 
 
 def _unfinished_answer(state: OwnerState) -> str:
-    """Return the key of the answer that has been open since before a crash; '' if there is none."""
+    """Return the key of the answer that is still open from before a crash; '' if there is none."""
     run, draft = state.private.run, state.draft
     if draft is None or run is None or run.agent is None:
         return ""

@@ -44,7 +44,7 @@ from threadcast_protocol.wire.messages import JsonObject, Message
 __all__ = ["DurableOperations"]
 
 SLEEP_MAX_SECONDS = 315_360_000
-"""Ten years: a longer sleep is a mistake in its unit."""
+"""The maximum duration of a sleep, ten years: a longer sleep is most likely given in the wrong unit."""
 
 _step_key: ContextVar[str] = ContextVar("the key of the running step")
 
@@ -224,7 +224,7 @@ class DurableOperations:
         return str(decoded(self._at_once("new_id", lambda: encoded(os.urandom(16).hex())), str))
 
     def _at_once(self, kind: str, make: Callable[[], str]) -> str:
-        """Return the recorded value, or a new one that travels with the next append."""
+        """Return the recorded value, or a new value that the next append records."""
         _, key, found = self._execution.enter(kind, "")
         if found is None:
             found = self._execution.pending[key] = Operation(kind=kind, value=make())

@@ -56,10 +56,10 @@ __all__ = [
 ]
 
 MISSING_MS = 60_000
-"""After this many milliseconds without a worker that has the agent, clients are told which agent is missing."""
+"""Milliseconds without a worker that has the agent, after which clients are told which agent is missing."""
 
 MESSAGE_MAX_CHARACTERS = 2_000
-"""The longest text of an error that the log keeps."""
+"""The maximum length of an error's text in the log."""
 
 
 def durable_agent_of(builder: EntryBuilder) -> str:
@@ -91,7 +91,7 @@ def go_on(builder: EntryBuilder, run: Run, agent: DurableRun, table: ChatTools) 
 
 
 def is_over(state: OwnerState, wait: Wait, now_ms: int) -> bool:
-    """Return whether what the operation waits for has happened."""
+    """Return whether the event that the operation waits for has occurred."""
     run = state.private.run
     match wait.on:
         case "decision":
@@ -112,7 +112,7 @@ def is_over(state: OwnerState, wait: Wait, now_ms: int) -> bool:
 
 def park(builder: EntryBuilder, run: Run, waits: Iterable[Wait], table: ChatTools) -> bool:
     """Suspend the function until one of `waits` is over: ask the people, and record what the run waits for. Returns
-    False if one of them is over already, or no longer needs to wait."""
+    False if one of the waits is already over, or is no longer needed."""
     held = tuple(waits)
     answer_overdue(builder, table)
     if any(is_over(builder.state, wait, builder.now_ms) for wait in held):

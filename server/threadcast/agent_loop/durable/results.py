@@ -15,15 +15,15 @@ from threadcast_protocol.wire.blobs import BLOB_MAX_BYTES, PRIVATE_MIME, Blob
 __all__ = ["INLINE_MAX_BYTES", "ended_with", "value_of"]
 
 INLINE_MAX_BYTES = 1_000_000
-"""The largest result of an operation that the journal itself holds; larger results are private blobs."""
+"""The maximum size of a result in the journal; larger results are private blobs."""
 
 SALT_BYTES = 16
 """Random bytes before the content of a private blob, so that its hash cannot be guessed."""
 
 
 async def ended_with(execution: Execution, begun: Operation, value: object, wanted: Any) -> Operation:
-    """Return the record of an operation that returned `value`. Raises an error if the value cannot be stored, or not be
-    read back as the type `wanted`."""
+    """Return the record of an operation that returned `value`. Raises an error if the value cannot be stored, or cannot
+    be read back as the type `wanted`."""
     text = encoded(value)
     decoded(text, wanted)
     if len(text) <= INLINE_MAX_BYTES // 4 or len(text.encode()) <= INLINE_MAX_BYTES:

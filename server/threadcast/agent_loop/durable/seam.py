@@ -48,7 +48,7 @@ __all__ = ["TOOLS_MAX", "DurableSeam"]
 KEY_MAX_CHARACTERS = 200
 
 TOOLS_MAX = 500
-"""The most tools that an agent may declare in a run: the tools are part of the chat's state."""
+"""The maximum number of tools that an agent may declare in a run, because the tools are part of the chat's state."""
 
 TOOL_NAME_MAX_CHARACTERS = 128
 """The maximum length of a declared tool's name, the same as for calls by MCP servers and models."""
@@ -331,7 +331,7 @@ class DurableSeam:
         raise ValueError(f"no message of this run has the call {call_id!r:.100}")
 
     async def _known(self, call: ToolCall) -> None:
-        """Declare the tool of a call that the framework carries out itself, if it is not declared yet."""
+        """Declare the tool of a call that the framework carries out itself, unless the tool is already declared."""
         name = call.function.name
         if self._execution.chat.tools().get(name) is None:
             await self.declare([DeclaredAgentTool(name=name[:TOOL_NAME_MAX_CHARACTERS] or "tool")])

@@ -16,7 +16,7 @@ class ShownText:
         self._left = {TextDelta: text, ReasoningDelta: reasoning}
         self._citations = citations
         self.written: list[Delta] = []
-        """All pieces so far, which are sent again if the answer begins anew."""
+        """All pieces so far; they are sent again if the answer must begin again."""
 
     @property
     def is_empty(self) -> bool:

@@ -21,7 +21,7 @@ from threadcast_protocol.wire.mending import mend_text
 __all__ = ["run_subchat"]
 
 TITLE_MAX_CHARACTERS = 200
-"""The part of a title or prompt that names the operation."""
+"""The length of the part of a title or prompt that names the operation."""
 
 
 async def run_subchat(execution: Execution, prompt: str, wish: ChildWish) -> ChildResult:

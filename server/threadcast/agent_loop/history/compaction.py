@@ -14,11 +14,12 @@ from threadcast_protocol.wire.messages import JsonObject, Message, TextPart, tex
 __all__ = ["cut_point", "is_bounded", "shorten", "tokens_of"]
 
 BYTES_PER_TOKEN = 4
-"""The bytes of a token in English prose, in today's tokenizers. Other scripts need more bytes for a letter, and more
-tokens, too. The number is used only to bound histories, never for costs."""
+"""The average bytes of a token in English prose, in today's tokenizers. Other scripts need more bytes for a letter, but
+also more tokens. The number is used only to bound histories, never for costs."""
 
 ATTACHED_TOKENS = 1_000
-"""The tokens of an image or another file that is not text: as many as providers charge for an image of medium size."""
+"""The tokens that are counted for an image or another file that is not text: the number that providers charge for an
+image of medium size."""
 
 
 def is_bounded(state: OwnerState, defaults: JsonObject) -> bool:

@@ -1,9 +1,9 @@
 """Plans summaries of long histories, builds their requests, and keeps their results (HIST-4). Pure.
 
 Before a round whose history is too long, the plan returns the step `Summarize`; the loop asks the model and commits the
-result by `summarized`. A summary is private, because it may repeat data that clients must not see. It covers the
-messages that it was made of, with an earlier summary, and is valid on each path that contains them. If no summary can
-be made, the history is cut without it, and the log says so once.
+result by `summarized`. A summary is private, because it may repeat data that clients must not see. A summary covers the
+messages from which it was made, including those of an earlier summary, and is valid on each path that contains these
+messages. If no summary can be made, the history is cut without it, and the log says so once.
 """
 
 from threadcast.agent_loop.history.compaction import is_bounded
@@ -20,18 +20,19 @@ from threadcast_protocol.wire.messages import JsonObject, Message, Usage, add_us
 __all__ = ["SUMMARY_SECONDS", "begin_summary", "keep_summary", "summary_request"]
 
 SUMMARY_SECONDS = 30.0
-"""The longest time for a summary. A person waits for the answer that follows; a small model writes 500 tokens in a few
-seconds."""
+"""The maximum seconds for a summary. A person waits for the answer that follows; a small model writes 500 tokens in a
+few seconds."""
 
 MAX_TOKENS = 500
 TEMPERATURE = 0.2
 """HIST-4."""
 
 TRANSCRIPT_MAX_CHARACTERS = 200_000
-"""The longest transcript: about 50,000 tokens, which today's smaller models can read."""
+"""The maximum length of the transcript: about 50,000 tokens, which today's smaller models can read."""
 
 MESSAGE_MAX_CHARACTERS = 4_000
-"""The longest message in the transcript; the middle of a longer message is seldom important for a summary."""
+"""The maximum length of a message in the transcript; the middle of a longer message is seldom important for a
+summary."""
 
 MESSAGE_MIN_CHARACTERS = 100
 
