@@ -23,7 +23,7 @@ class _Version(argparse.Action):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Carry out one command line. Returns the exit code."""
+    """Run one command line. Returns the exit code."""
     options = _parser().parse_args(argv)
     if sys.platform == "win32":
         return refuse(
@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
             from threadcast.base.hiding import hide_process
             from threadcast.http.imports import begin_startup_imports
 
-            hide_process()  # before the imports, which take most of the start
+            hide_process()  # called before the imports, which take most of the start
             begin_startup_imports()
             from threadcast.console import serving
             from threadcast.settings.sources import BadSettings

@@ -42,8 +42,9 @@ class Companion(msgspec.Struct, frozen=True):
 def companion() -> Callable[[Run], Companion]:
     """Make a companion of an `async def` function with one argument, the server's address.
 
-    The function begins when the server accepts commands. When it raises, the server logs `companion.failed` and goes on
-    without it. It must end when it is cancelled, because the server waits for it before it stops.
+    The function begins when the server accepts commands. When the function raises an error, the server logs
+    `companion.failed` and continues without the companion. The function must end when it is cancelled, because the
+    server waits for this end before it stops.
 
     Raises:
         TypeError: the function is not an `async def`.

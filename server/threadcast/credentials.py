@@ -1,7 +1,8 @@
 """Keeps in memory the credentials that callers send for tools, which act in the callers' names (TOOL-7).
 
-A web process keeps the value that came with a command that starts a run, in the header `FORWARD_HEADER`. Without
-tokens of our own it takes the header `Authorization` too. A token of ours is neither kept nor handed to a tool.
+A web process keeps the value that came with a command that starts a run, in the header `FORWARD_HEADER`. If the server
+has no tokens, the web process takes the header `Authorization`, too. A token of this server is neither kept nor passed
+to a tool.
 
 A worker that runs a tool of that run asks for the value: in the same process directly, otherwise by an ephemeral
 pub/sub message, for at most `CREDENTIAL_REPLY_SECONDS`. The key of a value is its principal, chat and request, so a run
@@ -34,19 +35,19 @@ __all__ = [
 ]
 
 FORWARD_HEADER = "Threadcast-Forward-Authorization"
-"""The header with the value that tools send to their services as `Authorization`. It is a header of its own, because
-`Authorization` has the token of this server, with which a service could act as the caller here."""
+"""The header with the value that tools send to their services as `Authorization`. `Authorization` is not used, because
+it has the token of this server, with which a service could act as the caller here."""
 
 HELD_MAX = 10_000
-"""Values that one process keeps; when there are more, the oldest is dropped. They take 10 MB if a token has the usual
-kilobyte, at most 80 MB."""
+"""The maximum number of values that one process keeps; beyond it, the oldest value is dropped. They take 10 MB if a
+token has the usual kilobyte, at most 80 MB."""
 
 HOLD_SECONDS = 1_800.0
 """Seconds that a value is kept: half of the hour that access tokens are usually valid. A value is not dropped at the
 end of its run, because a web process does not follow the runs."""
 
 VALUE_MAX_CHARACTERS = 8_192
-"""Characters of the longest value that is kept: the usual limit of a header line. A longer value is refused."""
+"""The maximum characters of a value that is kept: the usual limit of a header line. A longer value is refused."""
 
 CREDENTIAL_REPLY_SECONDS = 1.0
 """Seconds for an answer: a process that holds the credentials answers from memory; longer means that no process holds
@@ -99,8 +100,8 @@ class CredentialCache:
         return value
 
     def hold(self, principal_id: str, chat_id: str, request_id: str, value: str | None) -> None:
-        """Keep the value of a request. Call this before the command is posted, so that the value is there when the run
-        begins."""
+        """Keep the value of a request. Call this method before the command is posted, so that the value is available
+        when the run begins."""
         if value is None or len(value) > VALUE_MAX_CHARACTERS or self._is_own(value):
             return
         now = time.monotonic()
@@ -190,8 +191,8 @@ def _answer_topic(ask: _Ask) -> str:
 
 
 def _words(value: str) -> Iterator[str]:
-    """Yield everything in a header's value that may be a token: the value without its scheme, its words, and the parts
-    of a user with a password (RFC 7617)."""
+    """Yield all parts of a header's value that may be a token: the value without its scheme, its words, and the user
+    and password of Basic authentication (RFC 7617)."""
     credential = value.partition(" ")[2].strip()
     yield value.strip()
     yield credential

@@ -1,9 +1,9 @@
 """Follows the log of one chat: tells whether a log message continues the log, and reads the entries that were missed.
 
-A follower holds a head string. An entry continues the log iff its `before` is that string (DISPATCH §6). The follower
-subscribes with `Log.follow` before it reads its first head, so that it misses no entry between the two. Log messages
-about entries up to its head are skipped by their id. After the exception `Missed` the follower reads the log with
-`entries_after`.
+A follower holds a head string. An entry continues the log if and only if its `before` equals the follower's head string
+(DISPATCH §6). The follower subscribes with `Log.follow` before it reads its first head, so that it misses no entry
+between the subscription and the read. Log messages about entries up to its head are skipped by their id. After the
+exception `Missed` the follower reads the log with `entries_after`.
 """
 
 from typing import Literal, TypeAlias

@@ -72,8 +72,8 @@ _OWN: list[Endpoint] = [
     caps.readyz,
     caps.metrics,
 ]
-"""The endpoints that are not those of a door; the first whose path matches handles a request. Each declares its path
-beside its handler."""
+"""The endpoints that belong to no door; the first endpoint with a matching path handles a request. Each declares its
+path beside its handler."""
 
 
 def all_endpoints() -> list[Endpoint]:
@@ -121,7 +121,7 @@ def build_app(
         exception_handlers={404: _no_such_path, 405: _no_such_method},
     )
     app.state.edge = edge
-    app.router.redirect_slashes = False  # its redirects name the host of the Host header, which any client may choose
+    app.router.redirect_slashes = False  # a redirect would name the host of the Host header, which clients choose
     return app
 
 

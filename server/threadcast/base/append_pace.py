@@ -3,7 +3,7 @@ load of the process.
 
 The writers of a worker and the transport of model answers use the same ticks: text that a tick reads is appended in the
 same tick, and the appends of all chats are sent in one pipeline (`store/redis/connection.py`). The cost of an append
-hardly depends on its size, so a busy process collects deltas for longer; an idle one has no reason to make readers
+hardly depends on its size, so a busy process collects deltas for longer; an idle process has no reason to make readers
 wait. The first piece of an answer never waits (decisions 0024 and 0042).
 """
 
@@ -22,25 +22,25 @@ after half the pause plus the time of transport."""
 
 PACE_FULL_MAX_SECONDS = 0.250
 """The maximum pause of a process that has no time left at 150 ms: four updates a second, and tokens that are some 150
-ms old. Without it, 1,500 chats made tokens wait for the loop, and they were 675 ms old."""
+ms old. Without this pause, the tokens of 1,500 chats waited for the loop and were 675 ms old."""
 
 ANSWERS_PER_SECOND = 1_333
-"""The most appends of deltas per second and process that a pause is worth: with 40 answers or fewer it stays at 30 ms,
-and with 100 it is at most 75 ms, however busy the process is."""
+"""The number of appends of deltas per second and process at which the pause stops growing: with 40 answers or fewer the
+pause stays at 30 ms, and with 100 answers it is at most 75 ms, however busy the process is."""
 
 TICK_SECONDS = 0.010
 """Seconds between ticks: a third of the shortest pause. Ticks of half the length would halve the number of calls that
 share a tick. Calls that are due within half a tick run together."""
 
 BUSY_SHARE = 0.6
-"""The share of a core that the event loop may take before the pause grows. Above this share, a burst makes readers wait
-longer than a longer pause does."""
+"""The share of a core that the event loop may take before the pause grows. Above this share, bursts delay readers more
+than a longer pause does."""
 
 FULL_SHARE = 0.85
 """The share of a core above which the pause grows beyond `PACE_MAX_SECONDS`."""
 
 STORE_DELAY_SECONDS = 0.025
-"""The time of an exchange with the store above which the pause grows, too: the store of all processes is busy then."""
+"""The time of an exchange with the store above which the pause grows, too, because the shared store is then busy."""
 
 FULL_STORE_DELAY_SECONDS = 0.100
 """The time of an exchange with the store above which the pause grows beyond `PACE_MAX_SECONDS`."""
@@ -49,19 +49,20 @@ LOOK_SECONDS = 0.25
 """Seconds between two measurements of the load."""
 
 LOAD_MAX = 2.0
-"""The most that a load counts in one look, in shares of its target, so that one slow exchange does not count much."""
+"""The maximum load that one measurement contributes, in shares of the load's target, so that a single slow exchange
+changes the pause only a little."""
 
 GAIN = 0.4
 """The share of a deviation that one measurement corrects. The load falls at most in proportion to the pause, so any
-gain below 2 settles; this one settles within some two seconds and without overshoot."""
+gain below 2 converges; this gain converges within some two seconds and without overshoot."""
 
 
 class AppendPace:
-    """The pause of a process. It grows while the event loop or the store is busier than its target, and shrinks while
-    both are below. The targets of a pause above `PACE_MAX_SECONDS` are higher, so between the two targets the pause
-    stays there.
+    """The pause of a process. The pause grows while the event loop or the store is busier than its target, and shrinks
+    while both are below their targets. The targets of a pause above `PACE_MAX_SECONDS` are higher, so between the two
+    targets the pause stays there.
 
-    `now` and `cpu` return seconds: of a clock, and of CPU time of the thread that runs the event loop.
+    `now` returns the seconds of a clock, and `cpu` the seconds of CPU time of the thread that runs the event loop.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic, cpu: Callable[[], float] = time.thread_time) -> None:
@@ -71,7 +72,7 @@ class AppendPace:
         self._looked_at, self._cpu_seconds = now(), cpu()
         self._delays_seconds, self._delays_count = 0.0, 0
         self.store_delay_seconds = 0.0
-        """The mean time of an exchange with the store at the last look; 0 without an exchange."""
+        """The mean time of an exchange with the store at the last measurement; 0 if there was no exchange."""
 
     def seconds(self, answers_count: int) -> float:
         """Return the present pause for a process that streams this number of answers."""
@@ -96,7 +97,7 @@ class AppendPace:
         self._seconds = max(PACE_SECONDS, min(PACE_MAX_SECONDS, busy_pace), min(PACE_FULL_MAX_SECONDS, full_pace))
 
     def _wanted(self, load: float) -> float:
-        """Return the pause after a look at a load in shares of its target."""
+        """Return the pause after the measurement of a load, in shares of its target."""
         return self._seconds * (1 + GAIN * (min(load, LOAD_MAX) - 1))
 
 

@@ -14,12 +14,12 @@ from typing import Self
 __all__ = ["LOOK_SECONDS", "Deadline"]
 
 LOOK_SECONDS = 0.1
-"""Seconds that a block gets after its time is up: enough for several turns of a loop that was stopped, and negligible
-beside the timeouts."""
+"""Additional seconds that a block gets at its deadline: enough for several turns of a loop that was stopped, and
+negligible compared with the timeouts."""
 
 
 class Deadline:
-    """Works like `asyncio.timeout`, with a last read of the sockets: the block raises TimeoutError after `seconds` plus
+    """Works like `asyncio.timeout`, but reads the sockets once more: the block raises TimeoutError after `seconds` plus
     `LOOK_SECONDS`. For one block."""
 
     def __init__(self, seconds: float, progress: Callable[[], object] | None = None) -> None:

@@ -26,8 +26,8 @@ _keepers: dict[int, Callable[[], Iterable[int]]] = {}
 
 def close_in_children(descriptors: Callable[[], Iterable[int]]) -> Callable[[], None]:
     """Close these descriptors in every child that is forked from now on; negative numbers are skipped. The child calls
-    `descriptors` after the fork, so that it closes no number that belongs to another file by then. Returns a function
-    that cancels the registration."""
+    `descriptors` after the fork, so that it does not close a number that meanwhile belongs to another file. Returns a
+    function that cancels the registration."""
     key = max(_keepers, default=0) + 1
     _keepers[key] = descriptors
 
@@ -50,7 +50,7 @@ def _release_signals() -> None:
 
 
 def _forget_the_parent() -> None:
-    """Clean up in the child, in the thread that forked, which is its only one."""
+    """Clean up in the child, in its only thread, the thread that called fork."""
     if _keepers:  # empty in a process that is not a server
         signal.set_wakeup_fd(-1)
         for number in _SIGNALS:

@@ -7,7 +7,8 @@ __all__ = ["hide_process"]
 
 PR_SET_DUMPABLE = 4
 """From <linux/prctl.h>. In a process that is not dumpable, /proc/PID/environ and /proc/PID/mem belong to root, and no
-process without CAP_SYS_PTRACE may trace it. It writes no core dump either. Linux resets the flag at execve(2)."""
+process without CAP_SYS_PTRACE may trace it. Such a process writes no core dump, either. Linux resets the flag at
+execve(2)."""
 
 
 def hide_process() -> bool:

@@ -1,7 +1,7 @@
-"""Bounds the number of values in a JSON body, or a line of one, before it is decoded.
+"""Bounds the number of values in a JSON body, or in a line of a body, before the JSON is decoded.
 
 A body of 16 MiB may be a picture, which is decoded in milliseconds, or millions of empty lists, which take seconds.
-`JsonBounds` counts values while the body arrives, so that the second kind is refused before it is decoded.
+`JsonBounds` counts values while the body arrives, so that a body with too many values is refused before it is decoded.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,20 +23,20 @@ class JsonBounds:
         self._values_max = values_max
         self._text, self._path = text, path
         self._count = 0
-        """Of the bytes that `check` has read."""
+        """The number of values in the bytes that `check` has read."""
         self._count_max = 0
-        """Of all bytes, if no comma and no bracket of the others is inside a string."""
+        """The number of values in all bytes, if no comma and no bracket of the unread bytes is inside a string."""
         self._read_bytes = 0
         self._outside = OutsideStrings()
 
     def is_within(self, chunk: bytes) -> bool:
-        """Add a chunk as it arrives. Returns False if the body may have too many values: then `check` decides, because
-        commas and brackets in texts count here too. Takes microseconds."""
+        """Add a chunk as it arrives. Returns False if the body may have too many values. `check` must then decide,
+        because `is_within` also counts commas and brackets inside strings. Takes microseconds."""
         self._count_max += chunk.count(b",") + chunk.count(b"[") + chunk.count(b"{")
         return self._count_max <= self._values_max
 
     def check(self, body: bytearray) -> Iterator[None]:
-        """Count the values of the body so far, a slice at each step. Bytes are read once, also over several calls.
+        """Count the values of the body so far, a slice at each step. Repeated calls read each byte only once.
 
         Raises:
             TooLarge: there are more values than allowed.

@@ -1,8 +1,8 @@
 """Lets threads read large texts of callers one at a time, with pauses in between.
 
-Decoding 16 MB of JSON holds the interpreter's lock for up to 45 ms, in which the event loop stands still although the
-decoder runs in a thread. Without pauses, a caller who sends such bodies again and again would stop the loop most of the
-time, and each request of another caller, which needs the loop several times, would wait that often.
+Decoding 16 MB of JSON holds the interpreter's lock for up to 45 ms. During this time the event loop cannot run,
+although the decoder runs in a thread. Without pauses, a caller who sends such bodies again and again would stop the
+loop most of the time, and each request of another caller, which needs the loop several times, would wait that often.
 """
 
 import math
@@ -21,8 +21,8 @@ _T = TypeVar("_T")
 
 PAUSES = 4.0
 """The pause after a read, as a multiple of the CPU time that the read took: large reads take a fifth of one core. Only
-the next large read waits for the end of the pause. With 3, another caller's p99 under JSON of 16 MB was close to three
-times that in quiet (`scripts/bench floods`)."""
+the next large read waits for the end of the pause. With a factor of 3, another caller's p99 during a flood of 16 MB
+bodies was close to three times its p99 without the flood (`scripts/bench floods`)."""
 
 _turn = threading.Lock()
 _free_at = -math.inf
@@ -44,7 +44,7 @@ def large_read() -> Iterator[None]:
 
 
 _readers = anyio.CapacityLimiter(1)
-"""The thread of `in_large_read`: with more of them, the others would only wait for their turn."""
+"""The single thread of `in_large_read`; further threads would only wait for their turn."""
 
 
 async def in_large_read(read: Callable[[], _T]) -> _T:

@@ -9,16 +9,17 @@ M_MMAP_THRESHOLD = -3
 """From <malloc.h>."""
 
 LARGE_BLOCK_BYTES = 262_144
-"""Blocks from this size on have a mapping of their own. uvloop reads 256,000 bytes at once, so such pieces stay below
-it: a mapping for each of them would cost a system call and page faults."""
+"""Each block of this size or more gets its own mapping. uvloop reads pieces of 256,000 bytes, which are smaller,
+because a mapping for each piece would cost a system call and page faults."""
 
 
 def return_large_blocks() -> bool:
-    """Fix the size from which a block is a mapping of its own (mallopt(3)). Returns whether the system can do that.
+    """Fix the minimum size of blocks that get their own mapping (mallopt(3)). Returns False on systems without this
+    setting.
 
-    Without this call, glibc raises that size to the size of each freed mapping, up to 32 MiB. Later bodies of requests
-    are then in the heap, which keeps the holes that they leave: six connections that send JSON of 16 MB made the
-    process 107 MB larger, with a fixed size 75 MB.
+    Without this call, glibc raises that size to the size of each freed mapping, up to 32 MiB. Later request bodies are
+    then stored in the heap, which keeps their memory after they are freed. Six connections that send JSON of 16 MB made
+    the process 107 MB larger; with a fixed size, 75 MB.
     """
     if sys.platform != "linux":
         return False

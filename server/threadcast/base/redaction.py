@@ -58,7 +58,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets if len(secret) >= SECRET_MIN_CHARACTERS for form in _forms(secret)}
-        # The longest form comes first, because one secret may be the beginning of another.
+        # The longest form comes first, because a secret may be the beginning of another secret.
         self._forms = sorted(forms, key=len, reverse=True)
         self._pattern = re.compile("|".join([*map(re.escape, self._forms), _BEARER]))
         self._folded_forms = [form.lower() for form in self._forms]
@@ -101,7 +101,7 @@ def _plain(sign: str) -> str:
 
 def is_invisible(sign: str) -> bool:
     """Return whether a character is a control character, or one that shows nothing, such as a mark that turns the
-    direction of text. Joiners, which some scripts and emoji need, are not."""
+    direction of text. Returns False for joiners, which some scripts and emoji need."""
     return unicodedata.category(sign) in ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp") and sign not in _JOINERS
 
 

@@ -1,8 +1,8 @@
 """Keeps HTTP clients from following redirects to another origin.
 
-A client that follows a redirect sends the request again, with its body and most of its headers: httpx2 leaves out
-`Authorization` at another origin, but neither keys in headers of other names (`x-api-key`, `x-goog-api-key`) nor the
-conversation. Import this module only where httpx2 is installed.
+A client that follows a redirect sends the request again, with its body and most of its headers. For another origin,
+httpx2 removes `Authorization`, but it sends keys in other headers (`x-api-key`, `x-goog-api-key`) and the conversation.
+Import this module only where httpx2 is installed.
 """
 
 import httpx2

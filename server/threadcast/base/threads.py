@@ -1,7 +1,7 @@
 """Runs the sync code of operators in threads: functions, and generators whose items are read live.
 
-Threads cannot be stopped. A thread whose reader has gone is left behind and frees its place, because hanging code must
-not disable all other code.
+Threads cannot be stopped. When its caller is cancelled, a thread is abandoned and no longer counts, because hanging
+code must not block all other code.
 """
 
 import asyncio
@@ -22,10 +22,11 @@ __all__ = ["THREADS_COUNT", "Returned", "in_thread", "items_in_thread"]
 
 THREADS_COUNT = 40
 """The number of threads of each kind that run at once, as many as anyio's default limit. The limits are separate, so
-that slow tools cannot starve agents or other thread work. Further calls wait, and their callers bound that time."""
+that slow tools cannot starve agents or other thread work. Further calls wait, and their callers limit the waiting
+time."""
 
 ITEMS_BUFFER_COUNT = 16
-"""The most items of a generator that wait to be read; beyond it the generator's thread waits."""
+"""The maximum number of a generator's items that wait to be read; at this number the generator's thread waits."""
 
 _limiters: RunVar[dict[str, anyio.CapacityLimiter]] = RunVar("threads by kind")  # for each event loop
 
@@ -39,7 +40,7 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 async def in_thread(call: Callable[[], _T], kind: str) -> _T:
-    """Return the result of `call()`, which runs in a thread. `kind` says whose limit of threads counts."""
+    """Return the result of `call()`, which runs in a thread. `kind` selects the limit of threads."""
     run = partial(failing_plainly, call)
     return await anyio.to_thread.run_sync(run, abandon_on_cancel=True, limiter=_limiter(kind))
 
@@ -50,7 +51,7 @@ async def items_in_thread(
     """Run a generator entirely in one thread, since its resources may belong to that thread. Yields its items live, and
     then `Returned`. An item of a type in `last` counts as the returned value, and ends the generator.
 
-    After the reader has gone, the generator's next `yield` raises GeneratorExit, so that even an abandoned generator
+    After the reader has stopped, the generator's next `yield` raises GeneratorExit, so that even an abandoned generator
     ends.
     """
     sender, receiver = anyio.create_memory_object_stream[object](ITEMS_BUFFER_COUNT)
@@ -59,7 +60,7 @@ async def items_in_thread(
         with sender:
             return await in_thread(partial(_drive, call, sender, last), kind)
 
-    task = asyncio.create_task(drive())  # owned by this generator, whose `finally` ends it
+    task = asyncio.create_task(drive())  # the `finally` of this generator ends the task
     try:
         with receiver:
             async for item in receiver:

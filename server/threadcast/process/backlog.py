@@ -17,7 +17,7 @@ from threadcast_protocol.wire.errors import ThreadcastError
 __all__ = ["LOOK_SECONDS", "watched_backlog"]
 
 LOOK_SECONDS = 10.0
-"""Seconds between measurements of 17 small commands: the usual interval of a metrics collector."""
+"""Seconds between measurements, the usual interval of a metrics collector; a measurement sends 17 small commands."""
 
 
 @asynccontextmanager
@@ -33,7 +33,7 @@ async def watched_backlog(store: RedisStore, metrics: Metrics, readiness: Readin
 
 async def _look_forever(store: RedisStore, metrics: Metrics, readiness: Readiness) -> None:
     while True:
-        with suppress(ThreadcastError):  # an unreachable store has its own alarms; the last value stays
+        with suppress(ThreadcastError):  # an unreachable store has its own alarms; the last value is kept
             oldest_seconds = await store.oldest_due_seconds()
             count = await store.due_count() if oldest_seconds >= LATE_SECONDS else 0
             metrics.oldest_due_seconds.set(oldest_seconds)

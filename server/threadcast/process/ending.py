@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["LEFTOVERS_SECONDS", "end_leftovers", "end_now", "ending_by_force"]
 
 LEFTOVERS_SECONDS = 1.0
-"""Seconds for threads and tasks that end by themselves: those of anyio do within milliseconds."""
+"""Seconds for threads and tasks that end by themselves; threads and tasks of anyio end within milliseconds."""
 
 _log = structlog.get_logger()
 

@@ -59,7 +59,7 @@ class ProcessSlot(msgspec.Struct, frozen=True):
 
 
 class Startup:
-    """Reports that a process is ready; errors before that are errors of the start."""
+    """Reports that a process is ready; errors before this report are errors of the start."""
 
     def __init__(self, slot: ProcessSlot | None = None) -> None:
         self.is_over = False
@@ -120,7 +120,7 @@ def run_process(
 
         try:
             anyio.run(live, backend_options={"use_uvloop": True})
-        except BaseException as wrong:  # from another task: asyncio lets `sys.exit()` in a task end the loop
+        except BaseException as wrong:  # in asyncio, `sys.exit()` in any task ends the loop
             if isinstance(wrong, KeyboardInterrupt) and not startup.is_over:
                 raise
             _tell(wrong, startup)
@@ -186,7 +186,7 @@ async def stop_requested(
         loop.call_soon_threadsafe(begin, signal.Signals(number).name)
 
     async def hold_on(lifeline: int) -> None:
-        await anyio.wait_readable(lifeline)  # no data is ever written to it, so readability means its end
+        await anyio.wait_readable(lifeline)  # no data is sent, so only the lifeline's end makes it readable
         begin("lifeline")
 
     with ending_by_force(within_seconds, lambda: 1, f"it did not stop within {within_seconds:g} s") as limit:

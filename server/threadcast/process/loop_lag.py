@@ -26,8 +26,8 @@ PROBE_SECONDS = 0.25
 """Seconds between measurements: four timers a second take some 50 µs of CPU."""
 
 BLOCKED_SECONDS = 1.0
-"""Seconds of lag that are logged: readers notice a pause, and the second beat of a lease is late (lease 3.5 s, beat 1.1
-s)."""
+"""Seconds of lag from which a blockage is logged: readers notice a pause, and the second heartbeat of a lease is late
+(lease 3.5 s, heartbeat 1.1 s)."""
 
 FRAMES_SHOWN = 4
 """Number of logged frames, the innermost; the outer frames belong to the loop."""
@@ -82,7 +82,7 @@ class _Watch:
 
 
 def _frames(thread_id: int) -> list[str]:
-    """Return the innermost frames of that thread's stack, the innermost last."""
+    """Return the innermost frames of the thread's stack, the innermost last."""
     frame = sys._current_frames().get(thread_id)
     if frame is None:
         return []

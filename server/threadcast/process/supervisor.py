@@ -30,8 +30,8 @@ __all__ = ["supervise"]
 _Half: TypeAlias = Literal["web", "worker"]
 
 PAUSES_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before a process is started again, by the number of deaths in a row: the first restart is immediate, and a
-program that cannot run costs the machine little. One more death ends all processes."""
+"""Seconds before a process is started again, by the number of deaths in a row: the first restart is immediate, and
+later pauses keep the cost of a program that cannot run low. One more death ends all processes."""
 
 STEADY_SECONDS = 60.0
 """Seconds of running after which the count of deaths starts again from 0."""
@@ -95,7 +95,7 @@ class _Crew:
 
     async def work(self, startup: Startup, hangups: AsyncIterator[signal.Signals], stop: Callable[[], None]) -> None:
         """Run the processes until stopped. Raises Failed when a process cannot be started, or dies repeatedly."""
-        has_terminal = sys.stdin is not None and sys.stdin.isatty()  # checked now: a closed terminal no longer counts
+        has_terminal = sys.stdin is not None and sys.stdin.isatty()  # read now: False after the terminal has closed
         async with anyio.create_task_group() as tasks:
             for member in self.members:
                 tasks.start_soon(member.fill)
@@ -141,7 +141,7 @@ class _Crew:
 
 
 class _Child:
-    """A running process. `said` is its report of readiness, '' if it ended without one."""
+    """A running process. `said` is the process's report of readiness, '' if the process ended without a report."""
 
     def __init__(self, number: int, process: Process, lifeline_fd: int, word_fd: int) -> None:
         self.number = number
@@ -167,7 +167,7 @@ class _Child:
         self.ended.set()
 
     def release(self) -> None:
-        """End the process's lifeline: it finishes its work and ends."""
+        """End the process's lifeline, so that the process finishes its work and ends."""
         if self._lifeline_fd is not None:
             os.close(self._lifeline_fd)
             self._lifeline_fd = None
@@ -333,7 +333,7 @@ class _Member:
             fate=child.fate,
             starts_in_seconds=pause_seconds,
         )
-        if pause_seconds and self._listener is not None:  # the others accept connections meanwhile
+        if pause_seconds and self._listener is not None:  # the other processes accept connections meanwhile
             self._listener.close()
             self._listener = None
         await anyio.sleep(pause_seconds)

@@ -52,8 +52,8 @@ def payloads_of(state: OwnerState) -> dict[str, PayloadAdded]:
 
 
 def declared_tools(state: OwnerState) -> dict[str, DeclaredTool]:
-    """Return the tools by name that the senders of the run's question carry out; a later message of the question
-    overrides an earlier one. A regenerated answer has the tools of its question."""
+    """Return the tools by name that the senders of the run's question carry out. If the question has several messages,
+    a later message overrides an earlier message. A regenerated answer has the tools of its question."""
     declared = state.private.declared_tools
     if not declared:
         return {}

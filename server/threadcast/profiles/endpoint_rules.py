@@ -10,10 +10,10 @@ __all__ = ["NO_RULE", "EndpointRule"]
 
 
 class EndpointRule(msgspec.Struct, frozen=True):
-    """The profile rule of an endpoint: its settings with the profiles' own names in place of aliases.
+    """The profile rule of an endpoint: its settings, with aliases replaced by the profiles' own names.
 
-    `profile` names the profile of chats that begin there, '' the default one. `modes` are the names of the profiles
-    that callers may choose by `mode`: None allows all, an empty set means that `mode` is not read.
+    `profile` names the profile of chats that begin at the endpoint; '' means the default profile. `modes` are the names
+    of the profiles that callers may choose by `mode`: None allows all profiles; with an empty set, `mode` is ignored.
     """
 
     profile: str = ""

@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 SUMMARY_MAX_CHARACTERS = 200
-"""The longest summary of a payload: one line."""
+"""The maximum length of a payload's summary, which is one line."""
 
 VALUE_MAX_CHARACTERS = 60
-"""The longest value inside a summary."""
+"""The maximum length of a value inside a summary."""
 
 _MARKER = re.compile(r"[A-Z][A-Z0-9_]*")
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,7 +68,7 @@ def payload_type(
 
 
 def check_type(kind: PayloadType) -> None:
-    """Check a payload type. Raises ValueError; its message begins with the key that is wrong."""
+    """Check a payload type. Raises ValueError; the message begins with the invalid key."""
     from jsonschema import Draft202012Validator, SchemaError  # takes 0.1 s, so only if a type is checked
 
     if kind.marker and not _MARKER.fullmatch(kind.marker):
@@ -133,8 +133,8 @@ def problem_with(kind: PayloadType, data: object) -> str:
 
 
 def summary_of(kind: PayloadType | None, name: str, data: JsonObject) -> str:
-    """Return the summary of a payload in one line, never empty (PAY-2): by the type's function or template, else the
-    name of the type and of the fields."""
+    """Return the summary of a payload in one line, never empty (PAY-2): written by the type's function or template;
+    without these, the summary names the type and the fields."""
     said = ""
     if kind is not None and kind.summarize is not None:
         try:

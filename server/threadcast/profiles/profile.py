@@ -79,7 +79,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     `scopes` are the profile's scopes by their paths.
 
     `aliases` are other names of the profile in `mode`, in any case. Clients show `greeting` and `starters` before the
-    first message; prompts do not contain them. If `starters` is None, clients offer starters of their own.
+    first message; prompts do not contain them. If `starters` is None, clients offer their own starters.
 
     `fallback` lists the models that answer, in this order, if the chosen model is down. `summarizer` is the model that
     shortens long histories; with '' their oldest messages are left out. `delegate_to` lists the profiles that sub-chats
@@ -147,7 +147,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return not any(covers(table.tools, name) for table in self.scopes.values())
 
     def _tables(self, scope: Scope) -> list[ScopeTable]:
-        """Return the tables of this scope and of the scopes around it, the widest first."""
+        """Return the tables of this scope and of the enclosing scopes, the outermost scope first."""
         return [self.scopes[wanted] for wanted in prefixes(scope) if wanted in self.scopes] if self.scopes else []
 
 
@@ -231,7 +231,7 @@ class ChatTools:
         return self._offered.get(name)
 
     def commit_tool(self, name: str) -> Tool | None:
-        """Return a tool that carries accepted previews out. Models are not offered such tools, so that only accepted
+        """Return a tool that carries out accepted previews. Models are not offered such tools, so that only accepted
         data is saved."""
         return self._all.get(name)
 
@@ -260,7 +260,8 @@ class ChatTools:
 
 class Profiles:
     """All profiles of the server and all its tools. `named` turns `default_model` into a model's name; if the operator
-    has named no model, this is the first model that a provider lists. `rules` are those of all chats."""
+    has named no model, this is the first model that a provider lists. `rules` are the operator's rules about
+    approvals."""
 
     def __init__(
         self,

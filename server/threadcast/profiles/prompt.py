@@ -42,16 +42,16 @@ __all__ = [
 ]
 
 HIGHLIGHT_MAX_CHARACTERS = 500
-"""The longest highlighted value, such as an id or a title. The JSON below the highlights has the whole value; the wire
-bounds that JSON to 64 KiB."""
+"""The maximum length of a highlighted value, such as an id or a title. The JSON below the highlights has the whole
+value; the wire bounds that JSON to 64 KiB."""
 
 INTERACTION_MAX_CHARACTERS = 16_000
-"""The longest data of an interaction as JSON: a filled-in form of about 4,000 tokens. Longer data is cut, and ends in a
-note with the full length."""
+"""The maximum length of an interaction's data as JSON: a filled-in form of about 4,000 tokens. Longer data is cut, and
+ends in a note with the full length."""
 
 MANIFEST_MAX_COUNT = 100
-"""The most lines of the manifest, which lists the newest payloads. Older payloads are only counted, but can still be
-read by id."""
+"""The maximum number of lines of the manifest, which lists the newest payloads. The manifest only counts older
+payloads, but the model can still read them by id."""
 
 SUMMARY_MAX_CHARACTERS = 200
 """Maximum characters of a payload's summary, or a tool's first sentence: one line."""
@@ -255,7 +255,8 @@ def _capabilities(prompt: PromptContext) -> str:
 
 
 def _brief_capabilities(prompt: PromptContext) -> str:
-    """Write the capabilities only if there is more than tools, because every request describes the tools anyway."""
+    """Write the capabilities only if there are payload types or actions, because every request describes the tools
+    anyway."""
     return _capabilities(prompt) if prompt.payload_types or prompt.actions else ""
 
 

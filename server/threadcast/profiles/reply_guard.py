@@ -28,7 +28,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
 """Scripts with the beginnings of the Unicode names of their letters."""
 
 LEAST_LETTERS = 4
-"""Fewer letters of a forbidden script are allowed, such as the name of a person or a city."""
+"""Fewer letters of a forbidden script than this are allowed, such as the name of a person or a city."""
 
 LEAST_SHARE = 0.05
 """If a script has less than this share of all letters, its letters count as a quotation."""
@@ -39,10 +39,10 @@ INSTRUCTION = (
     "Your last answer was not in the language of this conversation. Answer the user's last message again, in the "
     "user's language and script."
 )
-"""The instruction to the model where the operator has set none."""
+"""The default instruction to the model, used if the operator has set no instruction."""
 
 RETRY_STATUS = "answering again: wrong language"
-"""The status text of a round that asks again; projections find that round by it."""
+"""The status text of a round that asks the model again; projections recognise such a round by this text."""
 
 
 def refuses(guard: ReplyGuard, text: str) -> bool:
@@ -54,7 +54,7 @@ def refuses(guard: ReplyGuard, text: str) -> bool:
     return forbidden >= LEAST_LETTERS and forbidden >= LEAST_SHARE * len(letters)
 
 
-@lru_cache(maxsize=8_192)  # more letters than any one language uses
+@lru_cache(maxsize=8_192)  # more letters than any single language uses
 def script_of(letter: str) -> str:
     """Return the script of a letter by its name in SCRIPTS; '' for other scripts."""
     name = unicodedata.name(letter, "")

@@ -32,10 +32,10 @@ STARTERS_MAX_COUNT = 12
 """The maximum number of starters: twelve fill a window of 1,280 x 800 pixels, and people do not read more."""
 
 TITLE_MAX_CHARACTERS = 80
-"""The title of a starter fits on one line of its button."""
+"""The maximum length of a starter's title, which fits on one line of its button."""
 
 TEXT_MAX_CHARACTERS = 4_000
-"""About a page of text; the text is sent unchanged."""
+"""The maximum length of a starter's text, about a page; the text is sent unchanged."""
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -88,7 +88,7 @@ async def _run_web(settings: Settings, startup: Startup, *, slot: ProcessSlot | 
         def wait(trouble: str) -> None:
             readiness.wait(trouble)
             if slot is None or not slot.replaces:
-                ready.set()  # all processes of this port wait, too; now probes, at least, are answered
+                ready.set()  # all processes of this port still wait; at least probes are now answered
 
         store, announce = await stack.enter_async_context(open_store(settings, wait))
         await stack.enter_async_context(components.mcp.running(at_once=has_worker))

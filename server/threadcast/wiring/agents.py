@@ -10,7 +10,7 @@ __all__ = ["configured_agents"]
 
 
 def configured_agents(settings: Settings, taken: list[Agent]) -> list[Agent]:
-    """Return the configured agents. `taken` are those of the operator's file.
+    """Return the configured agents. `taken` are the names of the agents in the operator's file.
 
     Raises:
         ValueError: an agent has a name that is taken, or needs an extra that is not installed.
@@ -31,8 +31,8 @@ def configured_agents(settings: Settings, taken: list[Agent]) -> list[Agent]:
 
 
 def _agent(name: str, wanted: ConfiguredAgent, settings: Settings) -> Agent:
-    """Return the agent. Its module is imported here, so that servers without such an agent do not import it. Raises
-    ImportError."""
+    """Return the agent. The module of the agent is imported here, so that servers without such an agent do not import
+    the module. Raises ImportError."""
     if wanted.kind == "acp":
         from threadcast.agents import acp
 

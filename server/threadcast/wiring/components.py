@@ -30,7 +30,7 @@ __all__ = ["Components", "build_components"]
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The components that actors and the edge share."""
+    """The components that actors and the HTTP edge share."""
 
     providers: Providers
     tools: Tools
@@ -47,7 +47,7 @@ class Components:
 
 
 def build_components(settings: Settings) -> Components:
-    """Build providers, tools and profiles as configured. Raises ValueError; the message names the wrong setting."""
+    """Build providers, tools and profiles as configured. Raises ValueError; the message names the invalid setting."""
     app = app_file_of(settings.server.app)
     configured_ones = configured_agents(settings, app.agents)
     app.agents.extend(configured_ones)

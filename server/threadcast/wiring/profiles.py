@@ -151,7 +151,7 @@ class _Known:
         sections: Mapping[str, tuple[Section, ...]],
         agents: Collection[str] = (),
     ) -> None:
-        self._tools = {*tools, *settings.tools}  # a tool that is switched off in the settings may stay in lists
+        self._tools = {*tools, *settings.tools}  # lists may name a tool that is switched off in the settings
         self._by_name: Mapping[str, Tool] = tools if isinstance(tools, Mapping) else {}
         self._profiles = {DEFAULT_PROFILE, *settings.profiles, *agents}
         self._payload_types = payload_types
@@ -190,7 +190,8 @@ def _named(names: list[str], known: Mapping[str, _T], path: str, what: str) -> d
 
 
 def unknown(path: str, what: str, name: str, known: Collection[str]) -> str:
-    """Return an error sentence about a name that does not exist: with a similar name, else with all `known` names."""
+    """Return an error sentence about an unknown name; the sentence suggests a similar name, or else lists all `known`
+    names."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
     return f"{path}: there is no {what} {name!r}; {hint}"
@@ -228,8 +229,8 @@ def _profile(name: str, wanted: ProfileSettings, max_rounds: int, known: _Known,
 
 
 def _scopes(wanted: ProfileSettings, path: str, known: _Known, sections: Sequence[Section]) -> dict[Scope, ScopeTable]:
-    """Return the scopes that the settings name and those that sections run in. A chat of a profile with scopes is
-    always in one of them."""
+    """Return the scopes that the settings or the sections name. A chat of a profile with scopes is always in one of
+    them."""
     scopes: dict[Scope, ScopeTable] = {}
     for name, table in wanted.scopes.items():
         parsed_scope = scope_at(name)

@@ -25,7 +25,7 @@ def providers_of(models: Models, *, with_demo: bool = False, agents: Sequence[Ag
     if with_demo:
         found.append(Demo())
     if agents:
-        found.append(CustomAgents(agents))  # the last one, since bare model names belong to the first
+        found.append(CustomAgents(agents))  # the agents come last, since bare model names belong to the first provider
     return Providers(found)
 
 
@@ -44,7 +44,7 @@ def check_models(settings: Settings, providers: Providers) -> None:
 
 
 def check_model(providers: Providers, path: str, model: str) -> None:
-    """Raises ValueError as `check_models`; the error names `path`. '' stands for no model and passes."""
+    """Raises ValueError like `check_models`; the error names `path`. '' stands for no model and is accepted."""
     try:
         if model:
             provider, known_as = providers.resolve(model)
@@ -85,9 +85,9 @@ def _provider(name: str, wanted: ProviderSettings) -> Provider:
 
 
 def _listing(name: str, wanted: ProviderSettings) -> ModelList | None:
-    """Return the request for the provider's own list of models; None if no list is needed. The list is used if the
-    operator has named no models, or has not named the program that serves them. Vertex AI offers no list at the same
-    path and sign-in, and Google's and Anthropic's own APIs list nothing without a key."""
+    """Return the request for the provider's list of models; None if no list is needed. The list is used if the operator
+    has named no models, or has not named the program that serves them. Vertex AI offers no list at this path with this
+    sign-in, and Google's and Anthropic's own APIs return no list without a key."""
     tells_program = wanted.kind == "openai_chat" and not wanted.program and wanted.base_url != OPENAI_API
     if (
         (wanted.models and not tells_program)

@@ -33,8 +33,8 @@ async def open_store(
     """Open the configured store, or start a private one and keep it running. Yields the store and a function that
     announces the server's URL to other programs.
 
-    Waits until a configured store can be reached and its name resolves, as both may take a while when all services
-    start at once. Calls `told` with the reason after each failed attempt.
+    Waits until the name of a configured store resolves and the store can be reached, because both may take some time
+    when all services start at once. Calls `told` with the reason after each failed attempt.
 
     Raises:
         Conflict: another process serves this data directory already.
@@ -66,7 +66,7 @@ async def open_store(
             try:
                 yield store, embedded.announce
             finally:
-                erasing.cancel()  # only this task, which uses the store that is closed next
+                erasing.cancel()  # cancels only this task, which uses the store that is closed next
         # The error is not raised earlier: closing the store awaits, and in a cancelled scope the cancellation would
         # replace the original error.
         tasks.cancel_scope.cancel()

@@ -32,8 +32,8 @@ __all__ = ["mcp_hub_of", "operated_of_agent", "programs_user_in", "tools_of", "u
 _log = structlog.get_logger()
 
 ASKING_POLICIES = ("auto", "ask", "deny")
-"""The policies with which the server can ask a person before a call. A preview asks after it, and a client's tool runs
-at the client."""
+"""The policies with which the server can ask a person before a call. A tool with previews asks after the call, and a
+client's tool runs at the client."""
 
 POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "preview", "client")
 
@@ -69,8 +69,8 @@ def worker_limits_of(tools: Iterable[Tool]) -> WorkerLimits:
 
 def _demo_tools(settings: Settings, taken: Collection[str]) -> list[PythonTool]:
     """Return all demo tools if there are demo models and no tokens; otherwise only those that the configuration names
-    and no other tool replaces. Once there are tokens, people who do not know each other use the server, and the demo
-    tools write files and occupy workers."""
+    and no other tool replaces. A server with tokens is used by people who do not know each other, and the demo tools
+    write files and occupy workers."""
     if settings.has_demo and not settings.auth.tokens:
         return list(DEMO_TOOLS)
     if settings.models.demo is False:
@@ -249,7 +249,7 @@ def _show_as_commit_says(tool: OperatedTool, own: Mapping[str, Tool], table: dic
     """Give a tool of previews the type and schema that its commit tool declares (OLD-7). Raises ValueError if the tool
     names another type itself."""
     commit = own.get(tool.traits.commit_tool)
-    said = commit.traits if commit is not None else table.get(tool.traits.commit_tool)  # None: of an MCP server
+    said = commit.traits if commit is not None else table.get(tool.traits.commit_tool)  # None for an MCP server's tool
     if said is None:
         return
     traits = tool.traits

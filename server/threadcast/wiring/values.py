@@ -53,8 +53,8 @@ def reasons_of(settings: Settings) -> Reasons:
 
 
 def quotas_of(settings: Settings, store: Store, metrics: Metrics) -> Quotas:
-    """Return the quotas of runs for each caller. Without tokens all callers are one, so a quota would protect no other
-    caller, and none is set by default."""
+    """Return the quotas of runs for each caller. Without tokens all callers count as one caller, so a quota would
+    protect no other caller, and no quota is set by default."""
     limits, has_tokens = settings.limits, bool(settings.auth.tokens)
     default = Quota(
         TURNS_PER_HOUR * has_tokens if limits.turns_per_hour is None else limits.turns_per_hour,

@@ -30,8 +30,8 @@ _log = structlog.get_logger()
 
 
 def probes_listener(settings: Settings, slot: ProcessSlot | None) -> AbstractContextManager[socket.socket] | None:
-    """Return the listener for a worker's metrics and health, at `server.metrics_port`; one of several processes has a
-    socket of its own. None: no listener."""
+    """Return the listener for a worker's metrics and health, at `server.metrics_port`; each of several processes has
+    its own socket. None: no listener."""
     if slot is not None:
         return None if slot.probes_fd is None else inherited(slot.probes_fd)
     port = settings.server.metrics_port
