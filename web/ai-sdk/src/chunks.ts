@@ -58,7 +58,7 @@ export class Chunks {
     return [...opening, ...this.closeStep(), ...failure, { type: "finish", finishReason }];
   }
 
-  /** Opens an empty step, so that the AI SDK does not send the answers in the last one again. */
+  /** Opens an empty step, so that the AI SDK does not send the answers in the last step again. */
   emptyStep(): Chunk[] {
     if (this.isStepOpen) return [];
     this.isStepOpen = true;

@@ -41,7 +41,7 @@ export function uiIdOf(message: Message): string {
   }
 }
 
-/** Returns the request id for a UI message; with a `nonce` of 8 characters, for an edit of it. */
+/** Returns the request id for a UI message or, with a `nonce` of 8 characters, for an edit of this message. */
 export function requestIdOf(uiId: string, nonce = ""): string {
   const more = nonce ? `${nonce}-` : "";
   if (/^[A-Za-z0-9_-]+$/.test(uiId)) return `u${nonce ? "e" : "i"}-${more}${uiId}`;
@@ -71,7 +71,7 @@ export function uiMessages(state: ChatState): UIMessage[] {
   return found;
 }
 
-/** Returns the messages after the user message `userId`, by default the last one, up to the next. */
+/** Returns the messages from the user message `userId` (by default the last) to the next user message, without both. */
 export function turnAfter(state: ChatState, userId?: string): Message[] {
   const path = shown(state);
   const begin = path.findLastIndex(({ role, message_id }) => role === "user" && (!userId || message_id === userId));
@@ -95,7 +95,7 @@ function contentParts(message: Message): UIPart[] {
   });
 }
 
-/** Returns whether the open run does not go on before a page answers. */
+/** Returns whether the open run waits for an answer from a page. */
 export function isAtPause({ runtime }: ChatState): boolean {
   if (runtime.pause_reasons.length > 0) return true;
   const calls = new Set((runtime.ide_calls ?? []).map((call) => call.tool_call_id));
@@ -109,7 +109,7 @@ export function turnParts(state: ChatState, turn: readonly Message[]): Named[] {
   const { runtime, draft } = state;
   const ours = new Set((runtime.ide_calls ?? []).map((call) => call.tool_call_id));
   const isPausing = !isAtRest(state) && turn.at(-1)?.message_id === state.path.at(-1) && isAtPause(state);
-  /** Whether it is known who carries out the call; before that a page must not take it for one of its own. */
+  /** Whether it is known which side carries out the call. Until then a page must not carry out the call itself. */
   const isPlaced = (id: string) =>
     isPausing || isAtRest(state) || ours.has(id) || (runtime.tools ?? []).some((tool) => tool.tool_call_id === id && tool.status !== "queued");
   for (const message of turn) {
@@ -173,7 +173,7 @@ function ask(found: Named[], calls: Map<string, UIPart>, reason: PauseReason): v
   Object.assign(part, { state: "approval-requested", approval: { id: approvalIdOf(reason) } });
 }
 
-/** Returns the id of an approval, which contains the hash of what is shown. */
+/** Returns the id of an approval, which contains the hash of the shown arguments. */
 export function approvalIdOf(reason: PauseReason): string {
   return `${reason.tool_call_id}.${reason.input_hash ?? ""}`;
 }

@@ -1,6 +1,6 @@
 /**
- * A `ChatTransport` of the AI SDK on our client. The client keeps the connection: a stream of the page outlives a lost
- * line, and continues where it was. `stop()` aborts the run.
+ * A `ChatTransport` of the AI SDK on our client. The client keeps the connection: when a connection is lost, a stream
+ * of the page continues at its position. `stop()` aborts the run.
  */
 
 import { isAtRest, newId, textOf, type Chat, type ChatState, type Client, type ContentPart, type JsonObject, type Message, type Sendable, type Sent } from "threadcast-client";
@@ -48,7 +48,7 @@ export class ThreadcastTransport {
     private readonly options: TransportOptions = {},
   ) {}
 
-  /** Returns the chat of our client, for everything that the AI SDK has no words for. */
+  /** Returns the chat of the Threadcast client, for everything that the AI SDK does not support. */
   chat(id: string): Chat {
     let chat = this.chats.get(id);
     if (!chat || chat.failure) this.chats.set(id, (chat = this.client.chat(id)));

@@ -1,4 +1,4 @@
-/** Drafts that are not lost, files that may be attached, and what waits, in words. */
+/** Tests that drafts are not lost, which files may be attached, and the texts about waiting messages. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -118,7 +118,10 @@ test("an answer waits at most 5 s, for all of its diagrams together", async (con
   assert.deepEqual([wait.awaited, drawn.length, overs()], [Infinity, 1, 1]);
 });
 
-/** A queue whose work is noted. It is silent for 0.1 s, for 6 s if its name begins with "slow", forever with "stuck". */
+/**
+ * A queue that records its work. The work is silent for 0.1 s, for 6 s if its name begins with "slow", forever with
+ * "stuck".
+ */
 function queueOf() {
   const queue = new Queue<string>();
   const log: [string, Limits][] = [];

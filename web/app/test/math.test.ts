@@ -11,7 +11,7 @@ import { toTrees } from "../src/thread/markdown/render.ts";
 import { settled, Splitter } from "../src/thread/markdown/split.ts";
 import type { Tree } from "../src/thread/markdown/tree.ts";
 
-/** The formulas that a text holds, in order; those of a display in brackets. */
+/** The formulas of a text, in order; display formulas are in brackets. */
 function formulas(text: string): string[] {
   return found(toTrees(text));
 }
@@ -106,7 +106,7 @@ test("what has only begun of folded parts and footnotes does not flicker either"
   assert.equal(settled("Text.[^1]"), "Text.[^1]");
 });
 
-/** Of this process's own time, which other processes do not add to, in milliseconds. */
+/** Returns the CPU time of `work` in milliseconds, to which other processes add nothing. */
 function effort(work: () => void): number {
   const before = process.cpuUsage().user;
   work();

@@ -1,4 +1,4 @@
-/** Scopes of addresses, contexts of other pages, and what new chats begin with. */
+/** Scopes of addresses, contexts of other pages, and the choices with which new chats begin. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

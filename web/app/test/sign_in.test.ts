@@ -1,4 +1,4 @@
-/** The token in what people paste: alone, in a link, in quotes, and what is no token. */
+/** The token in a pasted text: alone, in a link, in quotes; and texts without a token. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,6 @@
-/** The law of `split.ts`: a text that came in pieces gives the blocks of the whole, and what is finished stays. */
+/**
+ * The law of `split.ts`: a text that came in pieces gives the blocks of the whole, and finished blocks do not change.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -26,7 +28,7 @@ const TEXTS = [
   "Setext\n===\n\nTwo\nlines\n---\n#hashtag\n# Heading\ntext directly\n",
 ];
 
-/** Chance with a seed, so that a failure is seen again. */
+/** Random numbers from a seed, so that a failure can be repeated. */
 function chance(seed: number): () => number {
   let now = seed;
   return () => ((now = (now * 1_103_515_245 + 12_345) % 2 ** 31) / 2 ** 31);

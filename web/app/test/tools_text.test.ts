@@ -1,4 +1,4 @@
-/** Words, tables and differences for what tools take and give. */
+/** Texts, tables and differences for the arguments and results of tools. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -17,7 +17,7 @@ const facts = (connection: Facts["connection"], more: Partial<Facts> = {}): Fact
   nowMs: NOW,
   ...more,
 });
-/** Kind, sentence, and what changes every second. */
+/** Returns the kind, the sentence, and the text that changes every second. */
 function said(...given: Parameters<typeof facts>): [string, string, string] {
   const now = standing(facts(...given));
   return [now.kind, sentence(now), now.seconds];

@@ -50,7 +50,10 @@ interface Membership {
 /** Tries to reach a hub. Calls `fail` once if there is none. Throws if the browser does not support this way. */
 type Way = (membership: Membership, fail: () => void) => void;
 
-/** Returns a source that all tabs with the same server and caller share, or one of this tab's own where options or browser prevent that. */
+/**
+ * Returns a source that all tabs with the same server and caller share, or a source of this tab's own if the options or
+ * the browser prevent sharing.
+ */
 export function sharedSource(options: WireOptions): Source {
   const { url, token, principal, awaitsSignIn, retryPolicy } = options;
   if (typeof token === "function" || options.fetch || retryPolicy) return new Hub(new Wire(options), TABS_LINES_MAX);

@@ -58,7 +58,9 @@ test("a wait that was cancelled or aborted is over, and what it would have done 
   assert.deepEqual(ended, ["aborted"]);
 });
 
-/** A server that answers a quota's 429 to the first post of each chat, and takes what comes `askedMs` after it. */
+/**
+ * A server that answers a quota's 429 to the first post of each chat, and accepts posts that arrive `askedMs` later.
+ */
 class Quota {
   readonly early: string[] = [];
   readonly accepted = new Set<string>();

@@ -1,4 +1,7 @@
-/** The whole client on a real server: what two tabs see, what a cut and a lost event do, what is sent through faults. */
+/**
+ * The whole client on a real server: two tabs, a cut connection, a lost event, and commands that are sent during
+ * faults.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -12,7 +15,7 @@ import { until } from "./support.js";
 
 const url = process.env.THREADCAST_URL as string;
 const DEADLINE_MS = 60_000;
-/** Long enough for two faults in mid-answer, on a machine that does much else. */
+/** The text is long enough for two faults in mid-answer, on a busy machine. */
 const STEADY = { model: "demo/essay?words=300&rate=100" };
 const FAST = { model: "demo/essay?words=300&rate=300" };
 

@@ -21,7 +21,7 @@ class MemoryStore implements Store {
   }
 }
 
-/** Locks as a browser has them, of which a closed tab's are let go. */
+/** Web Locks as in a browser; the locks of a closed tab are released. */
 function withLocks(): { close(name: string): void } {
   const names = new Set<string>();
   const locks = {

@@ -16,10 +16,10 @@ interface Stream {
 
 const streams = JSON.parse(readFileSync(process.env.STREAMS as string, "utf8")) as Stream[];
 
-/** Of one log, evenly spread: a reader may join anywhere, and long logs are long because much in them is alike. */
+/** The number of positions of one log at which a test reader joins, evenly spread: long logs repeat similar events. */
 const JOINS_MAX = 20;
 
-/** Absent, null and empty are the same to a reader: the wire leaves defaults out. */
+/** Removes null and empty values, which equal absent values, because the wire leaves defaults out. */
 function plain(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(plain);
   if (value === null || typeof value !== "object") return value;

@@ -1,4 +1,5 @@
-/** An answer to a post counts for the connection that asked for it, and for no newer one (PROTOCOL §15). */
+/** An answer to a post counts for the connection on which the command was posted, and not for a newer one (PROTOCOL
+ * §15). */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -13,7 +14,7 @@ function held(type: string): Held {
   return { chatId: "c", requestId: "r", type, body: '{"client_request_id":"r"}' };
 }
 
-/** A server whose answers come when a test gives them; `posted(n)` waits for the n-th post. */
+/** A server that answers a post when the test tells it to; `posted(n)` waits for the n-th post. */
 function answering() {
   const waiting: ((response: Response) => void)[] = [];
   const methods: string[] = [];

@@ -1,4 +1,4 @@
-/** One endless stream against a server of our own that breaks in every way a line can break. */
+/** One endless stream from a test server whose connections break in every way that a connection can. */
 
 import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -13,7 +13,7 @@ import { listening, snapshotBlock } from "./support.js";
 
 type Answer = (response: ServerResponse, request: IncomingMessage) => void;
 
-/** A server whose n-th connection is answered by the n-th of `answers`; what each request said it had. */
+/** A server that answers its n-th request by the n-th of `answers`, and records the `Last-Event-ID` of each request. */
 async function scripted(...answers: Answer[]): Promise<{ url: string; asked: (string | undefined)[] }> {
   const asked: (string | undefined)[] = [];
   const url = await listening((request, response) => {
@@ -33,7 +33,7 @@ const cleared = (seq: number) => `data: {"chat_id":"c","seq":"${seq}","type":"pa
 
 const QUICK: Partial<RetryPolicy> = { pauseFirstMs: 1, pauseMaxMs: 5, silenceMs: 200 };
 
-/** All that comes until `count` events of the chat have. */
+/** Returns the items that arrive until `count` events of the chat have arrived. */
 function follow(url: string, count: number): Promise<Item[]> {
   return new Promise((done) => {
     const items: Item[] = [];
@@ -172,7 +172,7 @@ test("what answers but is no event stream is refused", async () => {
 });
 
 test("a chat that is left and looked at again at once begins with a snapshot", async () => {
-  // The running stream may be told to take it on, which it does not live to do.
+  // The client may still ask the running stream to add the chat, but that stream ends before it can do so.
   const again: Answer = (response, request) => (request.method === "GET" ? begin(response, SNAPSHOT) : response.end("{}"));
   const { url, asked } = await scripted((response) => begin(response, SNAPSHOT, cleared(1)), again, again);
   const items: Item[] = [];

@@ -11,7 +11,8 @@ const RUNTIME = { state: "idle", paused: false, error: null, queue_size: 0, queu
 const ends: (() => void)[] = [];
 after(() => ends.forEach((end) => end()));
 
-/** Starts a server that `answer` answers for, until the test file has ended. Returns its address. */
+/** Starts a server whose requests `answer` answers, and which runs until the test file has ended. Returns its address.
+ * */
 export async function listening(answer: RequestListener): Promise<string> {
   const server = createServer(answer);
   ends.push(() => (server.closeAllConnections(), server.close()));

@@ -1,6 +1,6 @@
 /**
- * Shows the scope and the context that are sent with the message. The person can read each as it is sent, and remove
- * it.
+ * Shows the scope and the context that are sent with the message. The person can read both as they are sent, and
+ * remove them.
  */
 
 import type { JsonObject } from "threadcast-client";

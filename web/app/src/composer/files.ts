@@ -28,8 +28,8 @@ export function isImage(mime: string): boolean {
 }
 
 /**
- * Returns why a file cannot be attached to a message with the files `there`, and what to do; null if it can. The
- * sentence does not name the file.
+ * Returns why a file cannot be attached to a message with the files `there`, and what to do; null if the file can be
+ * attached. The sentence does not name the file.
  */
 export function refusalOf(file: Chosen, there: readonly { mime: string }[], limits: Limits): string | null {
   if (!file.size) return "the file is empty. Choose another file.";

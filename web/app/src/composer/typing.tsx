@@ -6,15 +6,15 @@ import { chat, onEvent, state } from "../state/session.ts";
 import css from "./composer.module.css";
 
 /**
- * While a person types, this is repeated before the others forget it after `GONE_MS`. A lost message therefore does no
- * harm.
+ * While a person types, the report is repeated before the other readers discard it after `GONE_MS`. A lost message
+ * therefore does no harm.
  */
 const REPEAT_MS = 3_000;
 const GONE_MS = 7_000;
 /** After this time without a key press a person counts as no longer typing. */
 const IDLE_MS = 4_000;
 
-/** The chat in which the others believe this person is typing, and when they were last told; null if in none. */
+/** The chat in which this person was reported as typing, and the time of the last report; null for none. */
 let told: { chatId: string; at: number } | null = null;
 let idle: ReturnType<typeof setTimeout> | undefined;
 

@@ -55,7 +55,7 @@ async function drawn(id: number, source: string, isDark: boolean): Promise<Answe
   mermaid.initialize({
     startOnLoad: false,
     securityLevel: "strict",
-    // A diagram may not change these by its own directives.
+    // A diagram's own directives may not change these settings.
     secure: ["secure", "securityLevel", "startOnLoad", "maxTextSize", "maxEdges", "suppressErrorRendering", "htmlLabels", "fontFamily", "themeCSS"],
     suppressErrorRendering: true,
     maxEdges: MAX_EDGES,

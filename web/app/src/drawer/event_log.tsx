@@ -1,6 +1,6 @@
 /**
- * Shows the events of the open chat as they arrive. Lines are drawn in blocks, once each, and blocks out of sight cost
- * nothing (`content-visibility`). The list follows its end until the reader scrolls up.
+ * Shows the events of the open chat as they arrive. Lines are drawn in blocks and only once, and blocks out of sight
+ * cost nothing (`content-visibility`). The list follows its end until the reader scrolls up.
  */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";

@@ -25,7 +25,7 @@ export function momentOf(state: ChatState): number | null {
   return Math.max(0, ...times) || null;
 }
 
-/** Returns the local time of day, with the date if it is not today, and the year if it is another one. */
+/** Returns the local time of day, with the date if it is not today, and with the year if it is not this year. */
 export function clockOf(ms: number, nowMs: number, locale?: string): string {
   const then = new Date(ms);
   const now = new Date(nowMs);

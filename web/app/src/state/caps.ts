@@ -1,6 +1,6 @@
 /**
  * The server's capabilities: its models, its profiles ("modes") and its limits. They are fetched when the page starts,
- * and again after a reconnect if that failed.
+ * and again after a reconnect if the first request failed.
  */
 
 import { batch, computed, effect, signal } from "@preact/signals";
@@ -15,14 +15,14 @@ export const modes = signal<readonly ChatMode[]>([]);
 
 export const models = computed(() => Object.values(caps.value?.chat_models ?? {}).filter((model) => model.enabled));
 
-/** Returns the mode of a chat; a chat without a set mode has the first one. */
+/** Returns the mode of a chat; a chat without a set mode has the first mode. */
 export function modeOf(mode: string | undefined): string {
   return mode && modes.value.some(({ id }) => id === mode) ? mode : (modes.value[0]?.id ?? "");
 }
 
 /**
- * Returns a limit by the server's name for it (PROTOCOL §18). Until it is known this is Infinity, because the server
- * checks it again.
+ * Returns a limit by the server's name for it (PROTOCOL §18). Returns Infinity until the limit is known, because the
+ * server checks the limit again.
  */
 export function limit(name: string): number {
   return caps.peek()?.limits[name] ?? Infinity;

@@ -23,7 +23,7 @@ export interface Draft {
 
 export const EMPTY: Draft = { text: "", files: [] };
 
-/** Longer than a message may be (256 kB), so that a long text is refused by the server and not cut here. */
+/** The limit exceeds that of a message (256 kB), so that a long text is refused by the server and not cut here. */
 const DRAFT_MAX_CHARACTERS = 300_000;
 /** The number of stored drafts; the oldest are deleted. */
 export const DRAFTS_MAX_COUNT = 50;

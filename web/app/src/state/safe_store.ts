@@ -13,8 +13,8 @@ export class SafeStore implements Store {
   private isEnded = false;
 
   /**
-   * `open` may throw: the getter of `localStorage` does where a browser blocks it. Calls `onRefused` when a value could
-   * not be stored.
+   * `open` may throw: the getter of `localStorage` throws where a browser blocks the storage. Calls `onRefused` when a
+   * value could not be stored.
    */
   constructor(
     open: () => Store,
@@ -61,7 +61,7 @@ export class SafeStore implements Store {
     for (const key of this.keys()) this.removeItem(key);
   }
 
-  /** Whether `name`, as a `storage` event has it, is the key `key` here. */
+  /** Returns whether `name`, the key in a `storage` event, is the key `key` of this store. */
   isNameOf(key: string, name: string | null): boolean {
     return name === this.prefix + key;
   }

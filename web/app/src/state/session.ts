@@ -48,7 +48,7 @@ client.follow((list) => {
 /** The open chat. Until the chat's snapshot arrives, `isReady` is false and `live` is an empty chat. */
 export const chat = signal<Chat | null>(null);
 export const live = signal<ChatState>(emptyState("none"));
-/** The chat as it was, during time travel; otherwise null. Commands are refused meanwhile. */
+/** During time travel, the chat at the chosen position; otherwise null. Commands are refused meanwhile. */
 export const earlier = signal<ChatState | null>(null);
 /** The state that is shown; all views read this signal. */
 export const state = computed(() => earlier.value ?? live.value);

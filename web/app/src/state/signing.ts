@@ -1,5 +1,5 @@
 /**
- * Who is signed in, sign-in and sign-out, for all tabs of this browser at once (docs/decisions/0028).
+ * Handles sign-in, sign-out and the identity of the person, for all tabs of this browser at once (docs/decisions/0028).
  *
  * A page belongs to one person. If another person turns out to be signed in, the page is loaded again with the stored
  * data of that person only.
@@ -35,7 +35,7 @@ export const attempted = signal<Attempt>({ given: tokenOfLink ?? "", isBusy: fal
 export const isSigningIn = computed(() => isSignedOut.value || attempted.value.isBusy || attempted.value.error !== "" || !!attempted.value.swap);
 
 /**
- * Signs in with the pasted text. `attempted` reports what is wrong. With `isBusy` the sign-in screen covers the page until
+ * Signs in with the pasted text. `attempted` reports the error. With `isBusy` the sign-in screen covers the page until
  * the server has answered.
  */
 export async function attemptSignIn(pasted: string, isBusy = true): Promise<void> {

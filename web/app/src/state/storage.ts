@@ -3,8 +3,8 @@
  * true.
  *
  * `device` holds settings of the browser, such as its colours. `person` holds the data of the person who is signed in.
- * Each person has separate keys, so that the next person to sign in here sees neither drafts nor unsent messages of the
- * last.
+ * Each person has separate keys, so that the next person to sign in here sees neither drafts nor unsent messages of
+ * the previous person.
  */
 
 import { signal } from "@preact/signals";
@@ -26,7 +26,7 @@ const CALLER = "threadcast.caller";
 export const caller = device.getItem(CALLER) ?? "";
 
 /**
- * Stores the person to whom pages belong that are opened from now on. Returns false if the browser did not store it.
+ * Stores the person to whom pages opened from now on belong. Returns false if the browser did not store it.
  */
 export function rememberCaller(name: string): boolean {
   if (!name) device.removeItem(CALLER);

@@ -3,7 +3,7 @@
 /** The text contains no token. The message is a sentence for the person. */
 export class NoToken extends Error {}
 
-/** Returns the token. Throws NoToken. `host` is this server's, since a link for another server does not help here. */
+/** Returns the token. Throws NoToken. `host` is this server's host, since a link for another server is of no use. */
 export function tokenIn(pasted: string, host: string): string {
   const text = pasted.trim().replace(/^(["'`<])(.*)["'`>]$/s, "$2").trim();
   if (!text) throw new NoToken("Paste the token, or the link that holds it.");

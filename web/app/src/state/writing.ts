@@ -99,7 +99,7 @@ export function say({ text, model, chatModel, context }: { text: string; model?:
   }
 }
 
-/** Adds an uploaded file to the draft of its chat, which may no longer be the open one. */
+/** Adds an uploaded file to the draft of its chat, which may no longer be the open chat. */
 export function addFile(target: string, file: DraftFile): void {
   if (target === targetId()) return write({ files: [...written.peek().files, file] });
   const draft = drafts.read(target);

@@ -66,5 +66,5 @@ export function linkTo(messageId: string): string {
   return `${location.origin}${addressOf(chat.peek()?.id ?? "", "")}#m-${messageId}`;
 }
 
-/** The open dialog: which model answers again, or whether to delete a message. */
+/** The open dialog, which asks for the model of another answer, or whether to delete a message. */
 export const asked = signal<{ what: "model" | "delete"; messageId: string } | null>(null);

@@ -12,8 +12,8 @@ import { adviceOn, causeOf, wantsAnotherModel } from "./words.ts";
 import css from "./failure.module.css";
 
 /**
- * Shows why a turn has no complete answer; nothing if it has one. Older servers stored only the failure of the last
- * turn, in the chat's state.
+ * Shows why a turn has no complete answer; shows nothing for a turn with a complete answer. Older servers stored only
+ * the failure of the last turn, in the chat's state.
  */
 export function failureIn(turn: Turn, isLast: boolean): Failure | null {
   const { runtime } = state.value;

@@ -4,8 +4,9 @@
  */
 
 /**
- * After input by wheel, key or finger the box may still glide. Each movement within this time restarts it, so a long
- * fling counts to its end. Chromium scrolls smoothly for about 200 ms after a key; the rest allows for a busy machine.
+ * After input by wheel, key or finger the box may still glide. Each movement within this time starts the time again,
+ * so a long fling counts to its end. Chromium scrolls smoothly for about 200 ms after a key; the rest allows for a
+ * busy machine.
  */
 const GLIDE_MS = 600;
 

@@ -29,7 +29,10 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
   return <Unanswered {...props} />;
 });
 
-/** Shows a message of a person or a program, and why it got no answer. The server's report of a failed command is only that. */
+/**
+ * Shows a message of a person or a program, and why it got no answer. A server's report of a failed command shows the
+ * failure alone.
+ */
 function Unanswered({ turn, isLast }: TurnProps) {
   const failure = isLast && isRunning.value ? null : failureIn(turn, isLast);
   const isReport = failure !== null && turn.failed?.role === "error";

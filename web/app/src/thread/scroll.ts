@@ -1,6 +1,6 @@
 /**
  * Keeps the reader's place: a reader at the end stays at the end while the content grows, and a reader elsewhere sees
- * the same place whatever changes above or below. Only the person ends the following, by moving the box up
+ * the same place whatever changes above or below. Only the person stops this following of the end, by moving the box up
  * (`hands.ts`), by selecting text or by unfolding an element. Layout changes, such as a panel that opens, a picture
  * that loads or a keyboard that appears, never end it: a scroll event says that the box has moved, but not why, and the
  * sizes may have changed in the same frame.
@@ -61,8 +61,8 @@ export class ScrollKeeper {
   private pressedAt = -Infinity;
   private isUnfolding = false;
   /**
-   * The scroll position of the end when the person last scrolled down; infinite if that has not happened since the end
-   * was left.
+   * The scroll position of the end when the person last scrolled down; Infinity if the person has not scrolled down
+   * since leaving the end.
    */
   private endAsked = Infinity;
   private seen: Sight;
@@ -100,7 +100,10 @@ export class ScrollKeeper {
     this.remark();
   }
 
-  /** Scrolls a message to `top` pixels below the upper edge and ends the following. Returns false if the message is not drawn. */
+  /**
+   * Scrolls a message to `top` pixels below the upper edge, and stops following the end. Returns false if the message
+   * is not drawn.
+   */
   toScrollPosition({ id, top }: ScrollPosition): boolean {
     const element = document.getElementById(`m-${id}`);
     if (!element || !this.content.contains(element)) return false;
@@ -137,8 +140,8 @@ export class ScrollKeeper {
 
   /**
    * Handles a movement of the box since the last look. Movements that this class has caused were recorded by `remark`,
-   * and `keep` handles movements that the layout has caused. A movement by the person starts or ends the following, or
-   * chooses another anchor.
+   * and `keep` handles movements that the layout has caused. When the person moves the box, this starts or stops
+   * following the end, or chooses another anchor.
    */
   private readonly look = () => {
     const { seen, sight } = this;

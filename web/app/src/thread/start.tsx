@@ -1,4 +1,7 @@
-/** The start screen before the first message: the assistant, its greeting and starters. Also the screen for an address without a chat. */
+/**
+ * The start screen before the first message: the assistant, its greeting and starters. It is also shown for an address
+ * without a chat.
+ */
 
 import type { ChatStarter } from "threadcast-client";
 

@@ -1,8 +1,8 @@
 /**
  * Shows the conversation: the turns near the window and the growing answer, and keeps the reader's place.
  *
- * Only the newest turns are drawn at first, or those around the linked message. Others are added when the reader comes
- * near them, so that a chat of thousands of messages opens as fast as a chat of twenty. A screen reader does not
+ * Only the newest turns are drawn at first, or those around the linked message. Other turns are added when the reader
+ * comes near them, so that a chat of thousands of messages opens as fast as a chat of twenty. A screen reader does not
  * announce every token: the list is silent, and one status line says when an answer is complete.
  */
 

@@ -18,7 +18,9 @@ export function usageOf(messages: readonly Message[]): Usage | null {
   };
 }
 
-/** Returns text such as "1,204 tokens · $0.0021". It counts the written tokens; the others are in the tooltip. */
+/**
+ * Returns text such as "1,204 tokens · $0.0021". The text counts the written tokens; the tooltip has the other tokens.
+ */
 export function spent(usage: Usage): string {
   const written = `${usage.completion_tokens.toLocaleString("en")} tokens`;
   return usage.cost_usd == null ? written : `${written} · ${dollars(usage.cost_usd)}`;
@@ -35,7 +37,7 @@ export function ending(message: Message): string | null {
   return message.finish_reason === "length" ? "Cut off: the answer reached the maximum length." : null;
 }
 
-/** Returns the failure of a turn. `error` is the run's error; chats of older servers have only that. */
+/** Returns the failure of a turn. `error` is the run's error; chats of older servers have only this error. */
 export function causeOf({ messages, failed }: Turn, error: string | null): Failure | null {
   if (failed) return failureOf(failed);
   const { finish_reason, status } = messages.at(-1) as Message;

@@ -24,7 +24,7 @@ export interface Field {
   readonly kind: FieldKind;
   readonly isRequired: boolean;
   readonly choices: readonly Choice[];
-  /** The value of a text or number, whether a box is ticked, or the positions of what is chosen. */
+  /** The value of a text or number, whether a box is ticked, or the positions of the chosen options. */
   readonly initial: Filled;
   /** Attributes of the input. */
   readonly input: { type: InputType; min?: number; max?: number; step?: string; minLength?: number; maxLength?: number };

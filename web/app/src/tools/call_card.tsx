@@ -73,7 +73,7 @@ function Now({ call, status, state, result }: { call: ToolCall; status: ToolStat
   return <span class={css.callLine}>{summaryLine(inputOf(call, status), status?.label)}</span>;
 }
 
-/** At the card's lower edge, so that nothing moves when it appears or disappears. */
+/** The bar is at the card's lower edge, so that nothing moves when the bar appears or disappears. */
 function Progress({ status, name }: { status: ToolStatus | undefined; name: string }) {
   return status?.progress == null ? (
     <progress aria-label={`Progress of ${name}`} />

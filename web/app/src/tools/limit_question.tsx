@@ -1,6 +1,6 @@
 /**
- * Asks how to continue when a run has reached its limit of model calls: with as many again, not at all, or with a
- * summary.
+ * Asks what to do when a run has reached its limit of model calls: allow as many calls again, end the run, or
+ * summarize.
  */
 
 import type { PauseReason } from "threadcast-client";

@@ -41,7 +41,7 @@ function Comparison({ data: { left, right, ...rest } }: { data: JsonObject }) {
 
 const ENTRY_WORDS = { pending: "to do", in_progress: "in progress", completed: "done" };
 
-/** Shows a list of what an agent has planned, with what is done. */
+/** Shows an agent's plan: a list of entries, each with its status. */
 function Plan({ entries }: { entries: readonly PlanEntry[] }) {
   return (
     <ol class={dataCss.plan} aria-label="Plan">

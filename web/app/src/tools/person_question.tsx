@@ -1,4 +1,4 @@
-/** Asks what an agent or a tool wants to know from the person: a choice, a text, a form, or JSON (PROTOCOL §11). */
+/** Shows a question of an agent or a tool to the person: a choice, a text, a form, or JSON (PROTOCOL §11). */
 
 import type { JsonObject, PauseReason } from "threadcast-client";
 import { useId, useState } from "preact/hooks";

@@ -86,7 +86,7 @@ export function workflowSteps(data: JsonObject): WorkflowStep[] | null {
 /** The name that `threadcast.tools.workflow` gives to the only exit of an action. */
 const ONLY_PORT = "out";
 
-/** Describes what leads to a step; "" for the first one. */
+/** Describes the edges that lead to a step; "" for the first step. */
 export function fromWords({ from }: WorkflowStep): string {
   return from.map(({ source, port }) => (port && port !== ONLY_PORT ? `${source} → ${port}` : source)).join(", ");
 }

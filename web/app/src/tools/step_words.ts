@@ -9,10 +9,10 @@ import { counted } from "./format.ts";
 /** The number of steps that clients keep (PROTOCOL §8). */
 const STEPS_KEPT = 100;
 
-/** How much the clocks of a web process and a worker may differ. */
+/** The maximum difference between the clocks of a web process and a worker. */
 const CLOCKS_DIFFER_MS = 1_000;
 
-/** What the sign of a step shows. A step that had not ended when its run did is `stopped`. */
+/** The states that the sign of a step shows. A step that had not ended when its run did is `stopped`. */
 export type Sign = "running" | "waiting" | "done" | "failed" | "stopped";
 
 export function signOf({ status }: AgentStep, isRunOpen: boolean): Sign {
@@ -30,8 +30,8 @@ export function nameOf(step: AgentStep, sign: Sign, nowMs: number): string {
 }
 
 /**
- * Returns what stands behind the name: why a step failed or waits; "" for a step that its sign describes, and for a
- * sub-chat, which says itself what it waits for.
+ * Returns the text after the name, which says why a step failed or waits; "" for a step that its sign describes, and
+ * for a sub-chat, which shows its own reason.
  */
 export function noteOf(step: AgentStep, sign: Sign): string {
   if (sign === "failed") return step.error || (step.status === "unknown" ? "outcome unknown" : "failed");
@@ -46,7 +46,7 @@ export function said(step: AgentStep, sign: Sign, nowMs: number): string {
   return [nameOf(step, sign, nowMs), noteOf(step, sign) || (step.kind === "sleep" ? "" : sign), time].filter(Boolean).join(", ");
 }
 
-/** Returns one line for all steps: "7 steps · 12 s", with the number of failed steps. The time is that of an ended run. */
+/** Returns one line for all steps: "7 steps · 12 s", with the number of failed steps. Only an ended run has a time. */
 export function summaryOf(steps: readonly AgentStep[], isRunOpen: boolean): string {
   const failed = steps.filter((step) => signOf(step, isRunOpen) === "failed").length;
   const ends = steps.flatMap((step) => (step.elapsed_ms == null ? [] : [step.started_at + step.elapsed_ms]));
@@ -61,8 +61,9 @@ export function summaryOf(steps: readonly AgentStep[], isRunOpen: boolean): stri
 /**
  * Returns the id of the person's message that the run of these steps answers; null if it is not on the path.
  *
- * Steps name no message. The message is the last one of a person that was sent before the first step began, and that no
- * answer which was begun after the step precedes: a message that waited in the queue may be older than the step.
+ * Steps name no message. The function takes the person's last message that was sent before the first step began, and
+ * it ignores messages after an answer that was begun later than the step: a message that waited in the queue may be
+ * older than the step.
  */
 export function askedIn(path: readonly string[], nodes: ReadonlyMap<string, Message>, steps: readonly AgentStep[]): string | null {
   const begun = Math.min(...steps.map((step) => step.started_at));

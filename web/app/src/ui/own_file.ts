@@ -1,8 +1,8 @@
 /**
  * Shows and saves files of this server. Images of other servers are never fetched (own_image.ts).
  *
- * The browser fetches them with its cookies. If a token must be sent in a header, which `src` cannot do, this file
- * fetches them and passes on the bytes.
+ * The browser fetches this server's files with its cookies. If a token must be sent in a header, which `src` cannot
+ * do, this module fetches the files and passes on the bytes.
  */
 
 import { useEffect, useState } from "preact/hooks";

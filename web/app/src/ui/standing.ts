@@ -24,7 +24,7 @@ export interface Standing {
   readonly word: string;
   /** The number of messages that are not posted yet, in words; "" for none. */
   readonly waiting: string;
-  /** The reason; "" for none. Without the text that changes every second, because this text is announced. */
+  /** The reason; "" for none. It lacks the text that changes every second, because screen readers announce it. */
   readonly cause: string;
   /** The text that changes every second: the time to the next try, or the length of the silence; "" for neither. */
   readonly seconds: string;

@@ -10,7 +10,7 @@ import type { ComponentChildren, Ref } from "preact";
 import { heightOf } from "./heights.ts";
 import type { Size } from "./sizes.ts";
 
-/** A higher picture is scaled down to this height, and can be enlarged. A flowchart of ten layers is about so high. */
+/** A higher picture is scaled down to this height, and can be enlarged. It fits a flowchart of ten layers. */
 const MAX_HEIGHT_PX = 1_000;
 
 /** The smallest scale: it makes letters of 15 px (diagram/theme.ts) 9 px high, which is the smallest size of fonts in browsers' menus. */
@@ -23,7 +23,7 @@ interface CanvasProps {
   source: string;
   /** The size of the picture; null until it is known. */
   size: Size | null;
-  /** The height of what was shown here before, in CSS pixels; 0 for nothing. It replaces the estimate. */
+  /** The height of the content that was shown here before, in CSS pixels; 0 for nothing. It replaces the estimate. */
   heightBefore: number;
   /** Whether the box keeps its estimated height, and the picture is scaled down to fit in it. */
   isEstimated: boolean;

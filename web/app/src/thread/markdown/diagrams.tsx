@@ -35,7 +35,7 @@ export function drawAhead(source: string): Promise<unknown> {
 
 export interface DiagramProps {
   source: string;
-  /** The height of what was shown here before, in CSS pixels; 0 for nothing. */
+  /** The height of the content that was shown here before, in CSS pixels; 0 for nothing. */
   heightBefore: number;
 }
 

@@ -23,7 +23,7 @@ export const typeset = signal<Typeset | null>(null);
 
 /**
  * Loads KaTeX and waits for its fonts. Called already while the first formula is being written, so that KaTeX arrives
- * in time. After a failure the placeholders stay until the next formula calls it.
+ * in time. After a failure the placeholders stay until the next formula calls this function.
  */
 export const wantFormulas = once(async () => {
   const loaded = await import("./typeset.ts");

@@ -1,10 +1,10 @@
 /**
- * Parses what the page supports beyond GitHub's Markdown: formulas, `<details>` and footnotes, as extensions of
+ * Parses the page's additions to GitHub's Markdown: formulas, `<details>` and footnotes, as extensions of
  * marked's lexer. Pure.
  *
  * `split.ts` uses `blocks` to split a growing text into blocks; `render.ts` also uses `inlines` to parse one whole
- * block. Each of these blocks begins at a line that starts with its sign. The decision needs no later line, so a text
- * that arrives in pieces is split like the whole text.
+ * block. Each of these blocks begins at a line that starts with the block's marker. The decision needs no later line,
+ * so a text that arrives in pieces is split like the whole text.
  */
 
 import { Tokenizer, type MarkedOptions, type TokenizerExtension, type Tokens } from "marked";

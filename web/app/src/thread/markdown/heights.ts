@@ -10,8 +10,8 @@ const MAX_PX = 600;
 const OTHER_PX = 340;
 
 /**
- * The height of a box with the space below it in a flowchart with letters of 15 px, and the same if it has two boxes
- * side by side.
+ * The height of one layer of a flowchart with letters of 15 px, including the space below it: usually, and for a layer
+ * with two boxes side by side.
  */
 const LAYER_PX = 100;
 const TWO_WIDE_PX = 190;

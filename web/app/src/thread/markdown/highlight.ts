@@ -9,7 +9,7 @@ type Colour = (code: string, language: string) => string | null;
 /** Colouring longer code would take more than a frame or two (about 1 MB/s on a phone). */
 const MAX_CHARACTERS = 20_000;
 
-/** Counts the loaded languages. A component that reads it is drawn again when the next language arrives. */
+/** Counts the loaded languages. A component that reads this signal is drawn again when the next language arrives. */
 export const arrivals = signal(0);
 
 let colour: Colour | null = null;

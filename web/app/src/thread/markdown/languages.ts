@@ -1,7 +1,7 @@
 /**
  * Colours code. Loads the languages of highlight.js: the common ones together with the first code, and every other
- * language from a separate file when its code is shown. TypeScript's grammar reads JavaScript too, and costs as much as
- * that.
+ * language from a separate file when its code is shown. TypeScript's grammar reads JavaScript too, and is about as
+ * large as JavaScript's grammar.
  */
 
 import hljs from "highlight.js/lib/core";

@@ -2,8 +2,8 @@
  * Finds formulas in Markdown: `$…$`, `$$…$$`, `\(…\)` and `\[…\]`. Pure.
  *
  * A dollar sign is more often money or a shell variable than a formula. The rules for a single dollar are Pandoc's (no
- * space behind the first, none before the last, no digit after it, https://pandoc.org/MANUAL.html#math) and stricter
- * ones below, so that "$5 and $6", `$HOME/$USER` and `${a}${b}` stay text.
+ * space behind the first, none before the last, no digit after it, https://pandoc.org/MANUAL.html#math) and the
+ * stricter rules below, so that "$5 and $6", `$HOME/$USER` and `${a}${b}` stay text.
  */
 
 export interface Formula {
@@ -13,7 +13,7 @@ export interface Formula {
   readonly isDisplay: boolean;
 }
 
-/** Longer ones are shown as text: no formula that people read has so many characters. */
+/** Longer formulas are shown as text: no formula that people read has so many characters. */
 const BLOCK_MAX_CHARACTERS = 5_000;
 const INLINE_MAX_CHARACTERS = 1_000;
 

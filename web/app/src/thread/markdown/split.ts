@@ -29,7 +29,7 @@ export class Splitter {
   private head = "";
   private lineEnd = 0;
 
-  /** Takes the present text. If it does not continue the last one, all of it is split again. */
+  /** Takes the present text. If the text does not continue the previous text, the whole text is split again. */
   take(text: string): Split {
     const source = text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
     if (!source.startsWith(this.head)) this.reset();

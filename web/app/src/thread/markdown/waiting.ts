@@ -1,5 +1,5 @@
 /**
- * While an answer grows, what follows a diagram waits until the diagram is drawn. The source of the diagram is shown
+ * While an answer grows, the text after a diagram waits until the diagram is drawn. The source of the diagram is shown
  * meanwhile, and then replaced by a picture of any height; there is no text below that would move.
  */
 
