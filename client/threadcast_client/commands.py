@@ -108,7 +108,7 @@ class ChatCommands(ABC):
         )
 
     def set_params(self, **patch: object) -> Sent:
-        """Change parameters of the thread (PROTOCOL §16); None clears one. Raises the errors of `send`."""
+        """Change parameters of the thread (PROTOCOL §16); None clears a parameter. Raises the errors of `send`."""
         return self.send(SetParams(client_request_id=new_request_id(), patch=patch))
 
     def regenerate(self, message_id: str | None = None, *, model: str | None = None) -> Sent:

@@ -83,7 +83,7 @@ class Reading:
 
     `seqs` maps each chat to the `seq` of its last event; successive connections share and update it. A chat that is not
     in `seqs` must begin with a snapshot, unless `begins_anywhere` is true. `resumed_from` is the id that the connection
-    was opened with: events that count from another snapshot are not those that follow it.
+    was opened with: events that count from another snapshot do not follow this id.
 
     `goodbye_seconds` is the pause that the server requests at the end of the connection: the time of a final `retry`,
     or 0 if anything followed the `retry` (PROTOCOL §4).

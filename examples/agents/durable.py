@@ -23,7 +23,7 @@ class Plan:
 
 
 def make_plan(question: str) -> Plan:
-    """Decide what to look for. In its place stands a call of your model."""
+    """Decide what to look for. Replace this function with a call of your model."""
     subject = next((each for each in LIBRARY if each in question.lower()), "tea")
     return Plan(subject, len(LIBRARY[subject]))
 

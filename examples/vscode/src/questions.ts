@@ -1,7 +1,7 @@
 /**
- * Asks before a tool runs, and what an agent or a tool wants to know. The question may be answered here or in a browser,
- * and the first answer counts. VS Code cannot close a message, so an answer to a question that is already decided is not
- * sent.
+ * Asks for approval before a tool runs, and shows the questions of agents and tools. The question may be answered here
+ * or in a browser, and the first answer counts. VS Code cannot close a message, so an answer to a question that is
+ * already decided is not sent.
  */
 
 import * as vscode from "vscode";
@@ -63,7 +63,7 @@ export class Questions {
   }
 }
 
-/** The JSON in a text; the text itself if it is no JSON, so that the server says what does not fit. */
+/** Returns the JSON value in a text, or the text itself if it is not JSON, so that the server reports the error. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);

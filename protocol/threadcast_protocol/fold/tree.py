@@ -19,7 +19,7 @@ Nodes: TypeAlias = dict[str, Message]
 
 def children_of(nodes: Nodes, parent_id: str | None) -> list[str]:
     """Return the ids of the children in the order of their creation. If `parent_id` is None, these are the roots. Only
-    the nodes behind the parent are searched: none, if the chat goes on after its newest message."""
+    the nodes that were added after the parent are searched; the newest message has no such nodes."""
     found: list[str] = []
     for key in reversed(nodes):
         if key == parent_id:

@@ -58,8 +58,8 @@ BLOB_TTL_SECONDS = 24 * 3_600
 """A blob without any reference is deleted after a day."""
 
 PRIVATE_MIME = "application/x-threadcast-private"
-"""The type of blobs that only the server reads, such as large results of a durable agent's steps. No request, export or
-message has them."""
+"""The type of blobs that only the server reads, such as large results of a durable agent's steps. No request, export
+or message refers to such blobs."""
 
 _BLOB_URL = re.compile(r"/v1/chats/([A-Za-z0-9_-]{1,128})/blobs/([0-9a-f]{64})")
 _HASHES = re.compile(rb'(?:/blobs/|blob\\*": ?\\*")([0-9a-f]{64})(?![0-9a-f])')
@@ -206,7 +206,7 @@ def _with_facts(part: Part, held: Mapping[str, BlobFacts]) -> Part:
 
 def put_inline(raw: bytes, blobs: Mapping[str, Blob]) -> bytes:
     """Return the JSON `raw` with the data of the blobs in place of references. References to blobs that are not in
-    `blobs` stay."""
+    `blobs` stay unchanged."""
     return msgspec.json.encode(_inline(msgspec.json.decode(raw), blobs))
 
 

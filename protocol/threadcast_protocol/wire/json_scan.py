@@ -7,7 +7,7 @@ slices, so that other threads run in between.
 __all__ = ["SLICE_BYTES", "OutsideStrings"]
 
 SLICE_BYTES = 262_144
-"""Bytes that are read at a stretch: at most 5 ms."""
+"""The bytes of one slice, which is read in at most 5 ms."""
 
 
 class OutsideStrings:
@@ -24,7 +24,7 @@ class OutsideStrings:
         backslashes = len(piece) - len(piece.rstrip(b"\\"))
         self._held = b"\\" if backslashes % 2 else b""  # it escapes a byte of the next slice
         piece = piece[: len(piece) - len(self._held)]
-        # Pairs of backslashes go first: then a backslash before a quotation mark always escapes it.
+        # Pairs of backslashes are removed first: then a backslash before a quotation mark always escapes it.
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
         outside = b"".join(parts[self._is_in_string :: 2])
         self._is_in_string ^= len(parts) % 2 == 0
