@@ -107,7 +107,7 @@ class Answer:
             case _ if self.run_id is not None:
                 self._take_of_run(item)
             case _:
-                if self.sent.refused is not None:  # refused by the answer to the POST, without an event
+                if self.sent.refused is not None:  # the answer to the POST has refused the message, without an event
                     raise self.sent.refused
 
     def _take_of_run(self, item: ChatItem) -> None:

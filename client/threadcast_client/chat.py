@@ -158,7 +158,7 @@ class Chat(ChatCommands):
             command = what
         held = held_of(self.id, command)
         sent = self._sent.get(held.request_id)
-        if sent is None or sent.ack is not None or sent.refused is not None:  # else it was sent again
+        if sent is None or sent.ack is not None or sent.refused is not None:  # else a repetition of an open command
             sent = Sent(held.request_id, self._forget)
         self.sender.put(held)
         self._sent[held.request_id] = sent

@@ -183,11 +183,11 @@ class FileOutbox(MemoryOutbox):
         try:
             _write(self._file, self._unsaid, is_synced=self._is_synced)
         except OSError:
-            os.ftruncate(self._file, size_bytes)  # else the next line would be appended to half of this line
+            os.ftruncate(self._file, size_bytes)  # otherwise the next line would follow half of this line
             raise
         self._lines_count += len(self._unsaid)
         self._unsaid.clear()
-        if self._lines_count >= REWRITTEN_LINES and _RENAMES_OPEN_FILES:  # else rewritten at the next start
+        if self._lines_count >= REWRITTEN_LINES and _RENAMES_OPEN_FILES:  # otherwise the next start rewrites the file
             with suppress(OSError):  # the old file is still valid
                 old, self._file = self._file, self._rewritten()
                 os.close(old)

@@ -73,7 +73,7 @@ class Stream:
         """While a heartbeat is overdue: an event that is set when the server sends again."""
 
     def start_at(self, last_event_id: str) -> None:
-        """Begin after the event with this id. Only for a stream of one chat."""
+        """Begin after the event with this id; works only for a stream of one chat."""
         self._last_event_id = last_event_id
         if (position := Position.parse(last_event_id)) is not None:
             self._seqs[self.chat_ids[0]] = position.seq

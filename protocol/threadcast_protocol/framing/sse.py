@@ -60,7 +60,7 @@ class Frame:
         self.position = position
         self._head = _head_of(chat_id)
         self._tail = b'",%b\nid: %d-%d-' % (_inside(event_json), epoch, position)
-        self._line_end = len(event_json) + 1  # with the `",` before the event, in place of its brace
+        self._line_end = len(event_json) + 1  # the `",` before the event takes the place of the brace
         self._base = self._line_base = -1
         self._bytes = self._line = b""
 

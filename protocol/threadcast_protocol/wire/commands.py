@@ -100,7 +100,7 @@ class UserMessage(_Command, frozen=True, tag="user_message"):
 class RetryFromIndex(_Command, frozen=True, tag="retry_from_index"):
     """Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also
     deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at
-    `index`. `params` are those of this run alone, as in `user_message`."""
+    `index`. `params` apply to this run alone, as in `user_message`."""
 
     index: Annotated[int, Meta(ge=0)]
     content: object

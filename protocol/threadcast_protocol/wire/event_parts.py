@@ -50,10 +50,10 @@ class Question(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PauseReason(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a run waits for a person. `input_hash` binds the decision to the arguments that were shown, and to
     the tool's definition. With `hides_input`, `input` is empty on the stream; `GET /v1/chats/{chat_id}/questions`
-    returns the arguments. `change` is present if the tool was always allowed, but is not what was allowed. With `once`,
-    the next call of the tool asks again, whatever the decision remembers. `approver` is `another` if only a caller
-    other than the requester may accept. With the type `question`, `question` is what a person is asked, and
-    `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty."""
+    returns the arguments. `change` is present if the tool was always allowed, but differs from the tool that was
+    allowed. With `once`, the next call of the tool asks again, whatever the decision remembers. `approver` is
+    `another` if only a caller other than the requester may accept. With the type `question`, `question` is the
+    question to a person, and `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty."""
 
     type: str
     tool_name: str

@@ -107,8 +107,8 @@ class RuntimeUpdated(_Event, frozen=True, tag="runtime_updated", kw_only=True):
     """The complete state of the run. A field that is absent here is unset, whatever earlier events said.
 
     `state` is defined in PROTOCOL §7. After the end of a run, `outcome` is complete, error, aborted, limit or
-    interrupted. `waits_for` says why an open run does not go on by itself: "runs_at_once" means that its caller has as
-    many runs at work as one caller may have.
+    interrupted. `waits_for` says why an open run does not go on by itself: "runs_at_once" means that the caller
+    already has the maximum number of concurrent runs.
     """
 
     state: str

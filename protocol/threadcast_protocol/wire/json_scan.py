@@ -22,7 +22,7 @@ class OutsideStrings:
         """Return the bytes of the next slice that are outside of strings, without quotation marks."""
         piece = self._held + piece
         backslashes = len(piece) - len(piece.rstrip(b"\\"))
-        self._held = b"\\" if backslashes % 2 else b""  # it escapes a byte of the next slice
+        self._held = b"\\" if backslashes % 2 else b""  # this backslash escapes a byte of the next slice
         piece = piece[: len(piece) - len(self._held)]
         # Pairs of backslashes are removed first: then a backslash before a quotation mark always escapes it.
         parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')

@@ -3,8 +3,8 @@
  * chance.
  *
  * `crypto.randomUUID` is missing in insecure contexts, such as a page that came over plain HTTP from another machine;
- * `crypto.getRandomValues` is in all contexts of browsers, and in Node.js from 20 on. Without it there is no id, because
- * other generators can be guessed.
+ * `crypto.getRandomValues` is in all contexts of browsers, and in Node.js from 20 on. Without `crypto.getRandomValues`
+ * no id is created, because the values of other generators can be guessed.
  */
 
 const BYTES = 16;

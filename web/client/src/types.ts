@@ -851,7 +851,7 @@ export interface PauseCleared {
   type: "pause_cleared";
 }
 
-/** A reason why a run waits for a person. `input_hash` binds the decision to the arguments that were shown, and to the tool's definition. With `hides_input`, `input` is empty on the stream; `GET /v1/chats/{chat_id}/questions` returns the arguments. `change` is present if the tool was always allowed, but is not what was allowed. With `once`, the next call of the tool asks again, whatever the decision remembers. `approver` is `another` if only a caller other than the requester may accept. With the type `question`, `question` is what a person is asked, and `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty. */
+/** A reason why a run waits for a person. `input_hash` binds the decision to the arguments that were shown, and to the tool's definition. With `hides_input`, `input` is empty on the stream; `GET /v1/chats/{chat_id}/questions` returns the arguments. `change` is present if the tool was always allowed, but differs from the tool that was allowed. With `once`, the next call of the tool asks again, whatever the decision remembers. `approver` is `another` if only a caller other than the requester may accept. With the type `question`, `question` is the question to a person, and `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty. */
 export interface PauseReason {
   type: string;
   tool_name: string;
@@ -1095,7 +1095,7 @@ export interface ResumeEntry {
   payload?: unknown;
 }
 
-/** Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at `index`. `params` are those of this run alone, as in `user_message`. */
+/** Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at `index`. `params` apply to this run alone, as in `user_message`. */
 export interface RetryFromIndex {
   type: "retry_from_index";
   index: number;
@@ -1163,7 +1163,7 @@ export interface Runtime {
   agent_steps?: AgentStep[];
 }
 
-/** The complete state of the run. A field that is absent here is unset, whatever earlier events said. `state` is defined in PROTOCOL §7. After the end of a run, `outcome` is complete, error, aborted, limit or interrupted. `waits_for` says why an open run does not go on by itself: "runs_at_once" means that its caller has as many runs at work as one caller may have. */
+/** The complete state of the run. A field that is absent here is unset, whatever earlier events said. `state` is defined in PROTOCOL §7. After the end of a run, `outcome` is complete, error, aborted, limit or interrupted. `waits_for` says why an open run does not go on by itself: "runs_at_once" means that the caller already has the maximum number of concurrent runs. */
 export interface RuntimeUpdated {
   type: "runtime_updated";
   state: string;
