@@ -175,7 +175,8 @@ class Answer:
 
 
 def _answers_after(messages: list[Message], at: int) -> list[Message]:
-    """Return the messages from a user message to the next one. Consecutive user messages belong to the same turn."""
+    """Return the messages from a user message to the next user message. Consecutive user messages belong to the same
+    turn."""
     rest = messages[at + 1 :]
     while rest and rest[0].role == "user":
         rest = rest[1:]
