@@ -12,7 +12,6 @@ from threadcast.api.posting import lay_down
 from threadcast.compat.responses.errors import READ, error_form
 from threadcast.compat.responses.replay import Found, ResponseAnswer, ResponseSlice, find_response
 from threadcast.compat.responses.response_ids import ResponseId, read_response_id
-from threadcast.compat.responses.response_stream import ResponseStream
 from threadcast_protocol.wire.commands import (
     Abort,
     RemoveMessage,
@@ -59,13 +58,9 @@ async def read_one(request: Request) -> Response:
 def _following(edge: Edge, principal: Principal, found: Found, own_id: ResponseId, after: int) -> ResponseAnswer:
     """Return an answer with the events of a response after the number `after`: first the events in the log, then new
     events."""
-    echo, calls = found.stream.echo, set(found.run.client_calls)
-    # the numbers of the events have changed, so the last event is sent, which contains the whole response
-    if found.trimmed is not None:
-        after = min(after, found.stream.last_number - 1 if found.stream.is_done else found.stream.last_number)
-    stream = ResponseStream(own_id, echo, starting_after=after, client_calls=calls)
+    stream = found.stream_after(own_id, after)
     followed = ResponseAnswer(edge, principal, own_id.chat_id, stream, ResponseSlice(own_id), detaches=True)
-    followed.replays, followed.trimmed = True, found.trimmed
+    followed.replays, followed.trimmed, followed.after = True, found.trimmed, after
     return followed
 
 

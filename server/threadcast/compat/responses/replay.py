@@ -86,6 +86,14 @@ class Found:
         self.state = state
         self.trimmed = trimmed
 
+    def stream_after(self, own_id: ResponseId, after: int) -> ResponseStream:
+        """Return a projection that sends the events after the number `after`. If the response was reconstructed, its
+        events have other numbers, so its last event is sent in any case, which contains the whole response."""
+        if self.trimmed is not None:
+            after = min(after, self.stream.last_number - 1 if self.stream.is_done else self.stream.last_number)
+        calls = set(self.run.client_calls)
+        return ResponseStream(own_id, self.stream.echo, starting_after=after, client_calls=calls)
+
 
 def echo_of(message: Message | None) -> JsonObject:
     """Return the fields of the request that began the response with this message."""
@@ -216,11 +224,12 @@ class _Replay:
 
 
 class ResponseAnswer(RunAnswer):
-    """The answer that follows a response. With `replays`, the answer begins with the events in the log, or with events
-    reconstructed from the messages after `trimmed`."""
+    """The answer that follows a response. With `replays`, the answer begins with the events after the number `after` in
+    the log, or with events reconstructed from the messages after `trimmed`."""
 
     replays = False
     trimmed: Message | None = None
+    after = -1
 
     @asynccontextmanager
     async def _following(self) -> AsyncIterator[tuple[ChatState | None, RunWatch]]:
@@ -234,8 +243,27 @@ class ResponseAnswer(RunAnswer):
                     events += decode_events(entry.events)
                     head = entry.head
                 page = await store.read_log(self._chat_id, after=page[-1].entry_id)
+            if (first := await self._trimmed_meanwhile(events)) is not None:
+                async with self._following_messages(first) as opened:
+                    yield opened
+                return
             watch = RunWatch(store, self._chat_id, log_messages, head)
             yield None, _Replay(events, watch)  # type: ignore[misc]  # has the one method that is used
+
+    async def _trimmed_meanwhile(self, events: Sequence[Event]) -> Message | None:
+        """Return the message that began the response if `events`, those of the log, do not have the response any more:
+        the log may be trimmed after the response was found, and the answer would wait for the end of it for ever."""
+        stream = self._projection
+        assert isinstance(stream, ResponseStream)
+        run = ResponseSlice(stream.own_id)
+        for event in events:
+            run.take(event)
+        if run.run_id is not None or run.refusal is not None:
+            return None
+        found = await find_response(self._edge, self._principal, stream.own_id)
+        if found.trimmed is not None:
+            self._projection = found.stream_after(stream.own_id, self.after)
+        return found.trimmed
 
     @asynccontextmanager
     async def _following_messages(self, first: Message) -> AsyncIterator[tuple[ChatState | None, RunWatch]]:
