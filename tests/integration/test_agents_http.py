@@ -78,7 +78,7 @@ async def test_an_agent_is_a_profile_with_parameters_of_its_own(tmp_path: Path) 
         assert modes["mirror"]["title"] == "The mirror"
         assert modes["bank"]["title"] == "Bank"
         assert modes["bank"]["model"] == "agents/bank"
-        assert modes["bank"]["description"] == "Charges what it is told to charge."
+        assert modes["bank"]["description"] == "Charges the amount in the user's message."
         caps = (await client.get("/v1/caps")).json()
         assert {"bank", "mirror", "pieces"} <= set(caps["profiles"])
         assert not any(model.startswith("agents/") for model in caps["chat_models"])
