@@ -79,7 +79,7 @@ def test_no_link_and_no_anchor_is_dead() -> None:
 
 def test_each_decision_has_a_number_of_its_own_and_is_listed_with_its_title_and_status() -> None:
     pages = sorted((ROOT / "docs/decisions").glob("[0-9]*.md"))
-    assert len({page.name[:4] for page in pages}) == len(pages)
+    assert [int(page.name[:4]) for page in pages] == [*range(1, len(pages) + 1)]
     table = (ROOT / "docs/decisions/README.md").read_text().splitlines()
     listed = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table if line.startswith("| [")]
     assert [row[0] for row in listed] == [f"[{page.name[:4]}]({page.name})" for page in pages]
