@@ -52,23 +52,23 @@ class Coefficient(NamedTuple):
 
 
 COEFFICIENTS = {
-    "worker_event": Coefficient(168, "us", "an event with 7 to 13 tokens, in the worker", "tokens 500"),
-    "web_event": Coefficient(42, "us", "an event, in each web process with a reader of its chat", "tokens 500"),
+    "worker_event": Coefficient(95.9, "us", "an event with 10 tokens, in the worker", "tokens 1500"),
+    "web_event": Coefficient(27.4, "us", "an event, in each web process with a reader of its chat", "tokens 1500"),
     "web_reader": Coefficient(10.5, "us", "an event at each reader, in the web process", "fanout"),
-    "store_event": Coefficient(42, "us", "an event, in the store", "tokens 500"),
-    "store_copy": Coefficient(1.3, "us", "an event for one more web process, in the store", "turns"),
-    "worker_turn": Coefficient(3_700, "us", "a turn without its text, in the worker", "turns"),
-    "web_turn": Coefficient(1_160, "us", "a turn without its text, in the web process", "turns"),
-    "store_turn": Coefficient(723, "us", "a turn without its text, in the store", "turns"),
-    "web_idle": Coefficient(3_350, "us/s", "an idle web process, in itself", "turns"),
-    "worker_idle": Coefficient(6_360, "us/s", "an idle worker, in itself", "turns"),
-    "store_idle": Coefficient(2_670, "us/s", "an idle worker and web process, in the store", "turns"),
-    "web_idle_reader": Coefficient(9.3, "us/s", "an idle reader with its heartbeats, in the web process", "turns"),
+    "store_event": Coefficient(19.2, "us", "an event, in the store", "tokens 1500"),
+    "store_copy": Coefficient(1.94, "us", "an event for one more web process, in the store", "turns"),
+    "worker_turn": Coefficient(2_877, "us", "a turn without its text, in the worker", "turns"),
+    "web_turn": Coefficient(772, "us", "a turn without its text, in the web process", "turns"),
+    "store_turn": Coefficient(547, "us", "a turn without its text, in the store", "turns"),
+    "web_idle": Coefficient(3_941, "us/s", "an idle web process, in itself", "turns"),
+    "worker_idle": Coefficient(6_918, "us/s", "an idle worker, in itself", "turns"),
+    "store_idle": Coefficient(3_855, "us/s", "an idle worker and web process, in the store", "turns"),
+    "web_idle_reader": Coefficient(6.17, "us/s", "an idle reader with its heartbeats, in the web process", "turns"),
     "store_watched": Coefficient(
-        4.4, "us/s", "an idle chat, in the store, for each web process with a reader", "turns"
+        0.09, "us/s", "an idle chat, in the store, for each web process with a reader", "turns"
     ),
-    "web_memory": Coefficient(50.9, "MB", "an idle web process", "turns"),
-    "worker_memory": Coefficient(56.5, "MB", "an idle worker", "turns"),
+    "web_memory": Coefficient(52.1, "MB", "an idle web process", "turns"),
+    "worker_memory": Coefficient(70.1, "MB", "an idle worker", "turns"),
     "browser_memory": Coefficient(30.1, "kB", "a feed and a stream, in the web process", "memory"),
     "running_memory": Coefficient(52.1, "kB", "a running chat, in its worker", "memory"),
     "resting_memory": Coefficient(7.1, "kB", "a chat at rest of 10 turns, in the store", "memory"),
