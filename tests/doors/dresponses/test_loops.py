@@ -195,6 +195,15 @@ async def test_a_response_is_read_after_its_events_were_trimmed(client: openai.A
     assert (again.output_text, again.status) == (first.output_text, "completed")
 
 
+async def test_a_response_whose_log_is_trimmed_while_its_stream_opens_is_streamed_to_its_end(tmp_path: Path) -> None:
+    app = Path(__file__).with_name("trimming_app.py")
+    async with serving(tmp_path, app=app) as process, client_of(process) as client:
+        made = await client.responses.create(model="demo/echo?rate=0", input="hi")
+        with anyio.fail_after(DEADLINE_SECONDS):
+            events = [event async for event in await client.responses.retrieve(made.id, stream=True)]
+    assert events[-1].type == "response.completed" and events[-1].response.output_text == made.output_text
+
+
 def test_an_answer_that_is_being_written_has_its_text_so_far_when_its_log_was_trimmed() -> None:
     chat = PureChat(None, say("resp-s0"))
     chat.stream(AppendReasoning("hm"), AppendContent("so far"))
