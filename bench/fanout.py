@@ -36,8 +36,8 @@ __all__ = ["measure"]
 
 READERS = 500
 WORDS, RATE = 75, 25.0
-"""The words of an answer and the words a second: three seconds with an event every 40 ms, 12,500 deliveries a
-second."""
+"""The number of words in an answer, and how many of them are sent in a second. An answer lasts three seconds with an
+event every 40 ms; the 500 readers together get 12,500 events a second."""
 
 OPENING_WORDS, OPENING_RATE = 800, 33.0
 """The words, and words a second, of the answer during which readers join one by one. It has more events than

@@ -2,10 +2,10 @@
 other. Pure.
 
 The ratio of a pair is above 1 if the newer commit is worse; noise that lasts longer than a pair cancels out. There are
-two measurements, because noise makes one figure in some dozens seem worse. After the first one, every figure with a bad
-median is a suspect. The second one measures only suspects, with as many pairs again. The verdict uses all pairs
-together: the median is worse by `WORSE`, and at most one pair in ten disagrees. By chance, a suspect meets the second
-condition in one of a hundred cases. A figure that only one of the commits has is reported and not judged.
+two measurements, because noise makes one figure in some dozens seem worse. After the first measurement, every figure
+with a bad median is a suspect. The second one measures only suspects, with as many pairs again. The verdict uses all
+pairs together: the median is worse by `WORSE`, and at most one pair in ten disagrees. By chance, a suspect meets the
+second condition in one of a hundred cases. A figure that only one of the commits has is reported and not judged.
 """
 
 import math

@@ -31,7 +31,7 @@ class ResumableFastapi(Peer):
         return json_request("POST", f"/chat/{chat}/stream", {"prompt": prompt})
 
     def watch(self, chat: str, after: Frame | None, shown: str) -> Request:
-        # Its clients count chunks; one chunk is one token here.
+        # Clients of fastapi-resumable-stream count chunks; here each chunk is one token.
         return Request("GET", f"/chat/{chat}/stream?after={shown.count('~')}")
 
     def fold(self, shown: str, frame: Frame) -> str:

@@ -213,7 +213,7 @@ class Chat(ChatCommands):
         """
         self.tool_calls.add(name, handler)
 
-    # Calls of `Chats` and of the sender.
+    # `Chats` and the sender call the following methods.
 
     def take(self, item: Opened | Lost | Quiet | Heard | Arrival | Beat) -> None:
         """Take the next item of the stream. Raises Missed if the chat must begin again with a snapshot."""

@@ -59,7 +59,7 @@ def holds(now: object, then: object) -> bool:
 
 def test_a_log_folds_to_the_state_that_its_release_made_of_it(recording: Recording) -> None:
     folded = fold(recording.chat_id, recording.raw_entries())
-    # Today's code writes both, so a new field has its default in both.
+    # Today's code encodes both states, so a field that is newer than the release has its default value in each.
     assert encode_state(folded) == encode_state(decode_state(_json(recording.state)))
     assert holds(_parsed(encode_state(folded)), recording.state), "something that the release wrote is gone"
 

@@ -209,8 +209,8 @@ class RunTask:
         return ProcessCalls(self, self._processes)
 
     async def fetch_blob(self, hash: str) -> Blob | None:
-        """Return a blob of the chat; None if the store has none, or stayed away for a minute. Retries as long as the
-        writer does, so that the model is not told that an existing file is gone."""
+        """Return a blob of the chat; None if the store does not have the blob, or was unavailable for a minute. Retries
+        as long as the writer does, so that the model is not told that an existing file is gone."""
         store, owner = self._context.store, self._writer.owner
         try:
             return await RetryPolicy(self._context.metrics).until_answered(

@@ -117,8 +117,9 @@ class Writer:
         """Whether the store has this chat's meta, and text changes nothing but the log."""
 
     async def commit(self, write: Callable[[EntryBuilder], _T], consumed: tuple[InboxEntry, ...] = ()) -> _T:
-        """Append everything that was offered, and then what `write` adds, as one entry. Returns the result of `write`
-        after the entry is durable. `write` gets a builder with the current state, and must not wait.
+        """Append one entry: first what was passed to `offer` since the last append, then the events that `write` adds.
+        Returns the result of `write` after the entry is durable. `write` gets a builder with the current state, and
+        must not wait.
 
         Raises:
             Fenced: another worker owns the log; nothing was written.

@@ -52,7 +52,7 @@ class TokenAuthenticator:
             raise Unauthorized("a bearer token is required: Authorization: Bearer TOKEN")
         offered = hash_token(token)
         found: Principal | None = None
-        for sha256, principal in self._principals.items():  # always all of them: the time must not reveal which matches
+        for sha256, principal in self._principals.items():  # all are compared: the time must not tell which matches
             if hmac.compare_digest(sha256, offered):
                 found = principal
         if found is None:

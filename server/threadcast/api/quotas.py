@@ -67,8 +67,8 @@ class Quotas:
         return name if spent.is_new else None
 
     async def give_back(self, principal: Principal, name: str | None) -> None:
-        """Undo what `spend` counted under `name`, because its command was refused. Do not call it if the store did not
-        answer: the command may have been stored, and when it is sent again, it is not counted again."""
+        """Undo what `spend` counted under `name`, because its command was refused. Do not call this function if the
+        store did not answer: the command may have been stored, and a repetition of the command is not counted again."""
         if name is None:
             return
         try:

@@ -36,7 +36,8 @@ WAITING_MAX = 500
 """Slowed answers that wait at once in this process; each takes about 20 kB with its connection."""
 
 WAITING_OF_ONE_MAX = 10
-"""Slowed answers to one address that wait at once: a program that sends its requests one after the other has one."""
+"""Maximum number of delayed 401 answers that wait for one address at the same time. A program that sends its requests
+one after the other never has more than one."""
 
 
 class _Address:

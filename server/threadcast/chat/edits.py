@@ -81,7 +81,7 @@ def regenerate_from(state: OwnerState, message_id: str | None) -> int:
 
 
 def end_of_exchange(state: OwnerState, index: int) -> int:
-    """Return the index after the message at `index` and the results of its calls."""
+    """Return the index that follows the message at `index` and its tool results."""
     calls = {call.id for call in state.nodes[state.path[index]].tool_calls}
     end = index + 1
     while end < len(state.path) and state.nodes[state.path[end]].tool_call_id in calls:

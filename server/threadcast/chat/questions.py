@@ -87,7 +87,8 @@ def question_reason(
 
 
 def ask_people(builder: EntryBuilder, reasons: Sequence[PauseReason]) -> None:
-    """Publish the questions `reasons` beside the open ones. The caller sets the run's state."""
+    """Add the event that lists the questions in `reasons` together with the chat's other open pause reasons. The caller
+    sets the run's state."""
     for reason in reasons:
         builder.note(CallAsked(tool_call_id=reason.tool_call_id, input_hash=reason.input_hash, is_question=True))
     asked = {reason.tool_call_id for reason in reasons}

@@ -57,7 +57,8 @@ reader). It does not reconnect after not_found, unfoldable and replaced (the cli
 same name)."""
 
 COME_BACK: frozenset[EndReason] = frozenset({"shutdown", "store", "newer_version", "own_now"})
-"""Reasons sent with a reconnect delay. A slow reader reconnects by itself, since it accepts no bytes."""
+"""Reasons sent with a reconnect delay. The reason `slow` has no delay here: a slow reader accepts no bytes, so it
+reconnects with a delay of its own."""
 
 SLICE_BYTES = 65_536
 """Bytes of a snapshot that are written at a time (DESIGN §5)."""

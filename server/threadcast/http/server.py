@@ -72,9 +72,9 @@ descriptor of a listening socket, so the server listens with copies of the descr
 connections would wait for 200 turns, each with the work of a request (decision 0039)."""
 
 FIRST_REQUEST_SECONDS = 1.0
-"""Seconds after a connection begins in which a closing process waits for its first request. Programs send it within a
-round trip, and later only if their machine is busy; a browser's preconnection sends it later, and the browser
-retries."""
+"""A process that shuts down waits for the first request of each connection that is younger than this number of seconds.
+Programs send it within a round trip, and later only if their machine is busy; a browser's preconnection sends it later,
+and the browser retries."""
 
 
 class HttpServer(uvicorn.Server):

@@ -2,7 +2,8 @@
 
 Some models slip into another language. A profile may forbid scripts; if an answer is written in one of them, the plan
 asks the model again, a limited number of times. The letters alone decide: no model is asked, and no language is
-guessed. Code does not count, because it may contain foreign strings. Quotations count, but a few letters are allowed.
+guessed. Code does not count, because it may contain foreign strings. Quotations are checked, too, but a few letters of
+a forbidden script are allowed.
 """
 
 import re

@@ -35,7 +35,7 @@ HEAD_MAX_BYTES = 65_536
 
 
 _Selector = selectors.PollSelector
-"""poll(2) needs no descriptor of its own, as epoll does."""
+"""poll(2) needs no file descriptor of its own, whereas epoll needs one."""
 
 
 class Head(NamedTuple):

@@ -37,7 +37,8 @@ class ReplyGuard(Section, frozen=True):
     code."""
 
     instruction: str = ""
-    """The instruction to the model after a refused answer. Empty: an instruction to answer in the user's language."""
+    """The instruction to the model after a refused answer. If the text is empty, the model is instructed to answer in
+    the user's language."""
 
     max_retries: Annotated[int, Meta(ge=1, le=5)] = 1
     """Maximum repetitions in one run; after them the answer is accepted as it is."""

@@ -91,7 +91,7 @@ async def resolve(
 async def resolved_messages(messages: Sequence[_M], info: ModelInfo | None, fetch: Fetch) -> tuple[list[_M], list[str]]:
     """Return the messages as a model can take them, and the omitted parts with the reasons."""
     resolver = _Resolver(info, fetch)
-    # From the newest message on, because the oldest attachments are the ones to leave out if there are too many bytes.
+    # Start with the newest message, so that the oldest attachments are left out if there are too many bytes.
     found = [await resolver.message(message) for message in reversed(messages)]
     return found[::-1], resolver.left_out
 

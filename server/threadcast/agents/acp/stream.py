@@ -45,7 +45,8 @@ memory."""
 CALL_ID_MAX_CHARACTERS = 1_000
 
 CHANGE_MAX_CHARACTERS = 100_000
-"""The longest text of a file, before or after, in a shown change: a payload has at most 256,000 bytes."""
+"""Maximum characters of a file's old text, and of its new text, in a change that is shown; a payload has at most
+256,000 bytes."""
 
 CHANGES_MAX = 20
 """The most shown changes of one call; its result names all files."""

@@ -117,7 +117,7 @@ class Messages:
                         await self._seam.report(call.id, ToolResult(content=mend_text(text), failed=is_failed))
 
     async def _take_requests(self) -> None:
-        """Take the requests since the last response, which are kept with the next message. The prompt of the run is
+        """Collect the requests since the last response; they are stored with the next message. The prompt of the run is
         left out, because the chat has it."""
         await self.report(self.history)
         await self._remove_refused()

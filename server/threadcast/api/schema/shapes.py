@@ -42,7 +42,7 @@ _TOOL_NAMES_CALL: JsonObject = {
     "if": {"required": ["role"], "properties": {"role": {"const": "tool"}}},
     "then": {"required": ["tool_call_id"], "properties": {"tool_call_id": {"type": "string", "minLength": 1}}},
 }
-"""The rule that a message with the role tool names its call."""
+"""The JSON Schema rule that a message whose role is `tool` must have a `tool_call_id`."""
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

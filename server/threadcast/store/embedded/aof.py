@@ -157,7 +157,7 @@ def _record(file: BinaryIO) -> bytes:
 
 
 def _resumption(path: Path, start: int) -> int | None:
-    """Return where a whole record begins at or after `start`.
+    """Return the offset of the first whole record that begins at or after `start`.
 
     The file contains blobs as clients sent them, so a blob may contain whole records. Therefore `scan` starts this
     search after a torn argument, if the argument's length leads to an offset in the file. If the length is lost or

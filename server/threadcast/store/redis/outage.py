@@ -1,7 +1,8 @@
 """Logs the outage of a store: its beginning, once a minute its duration, and its end.
 
-`channels.py` reports the state of its one connection, which every process holds and tries to rebuild ten times a
-second. Each event is logged at most once a minute; the next line says how often the event has been repeated.
+`channels.py` reports the state of the process's one pub/sub connection. While the connection is lost, the process tries
+to rebuild it ten times a second. Each event is logged at most once a minute; the next line says how often the event has
+been repeated.
 """
 
 import math

@@ -42,7 +42,8 @@ DESCRIPTION_MAX_CHARACTERS = 8_192
 """Maximum characters of a tool's description, an untrusted text that is part of every model request."""
 
 TOOL_MAX_BYTES = 65_536
-"""Maximum bytes of a tool's name, description and input schema as JSON. Large ones have 10 kB."""
+"""Maximum bytes of a tool's name, description and input schema as JSON. The definition of a large tool has about 10
+kB."""
 
 TOOLS_MAX_BYTES = 1_048_576
 """Maximum bytes of all tools of a server as JSON: 250,000 tokens, more than most models accept."""

@@ -100,7 +100,8 @@ def _tls_context() -> ssl.SSLContext:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """A body that is one message, within the bounds and repaired."""
+    """An HTTP response body that holds one message. Checks the message against the connection's bounds, and repairs
+    it."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, traffic: Traffic) -> None:
         self._inner = inner

@@ -1,6 +1,6 @@
 /**
- * The calls, payloads and questions of the chat, as signals that change only with them, so that a growing answer draws
- * no card again.
+ * Signals of the chat's calls, payloads and questions. Each changes only when its content does, so that no card is
+ * drawn again while an answer grows.
  *
  * Only events say which chats a running call has started and that a process has ended, so both are kept here while the
  * chat is open. The result of a finished call names its chats.

@@ -81,7 +81,7 @@ function Shown({ how, ...facts }: { how: Connection } & Pick<Facts, "isReady" | 
   );
 }
 
-/** Returns the present time on the clock of `retryAt`, updated until that time. */
+/** Returns the current time on the clock of `retryAt`, and updates it until that time. */
 function useNow(untilMs = 0): number {
   const [nowMs, setNow] = useState(() => performance.now());
   const isDue = untilMs > nowMs;

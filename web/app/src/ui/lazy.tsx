@@ -30,7 +30,7 @@ export function lazyOf<Props extends object>(load: () => Promise<ComponentType<P
   };
 }
 
-/** Returns the loaded module; null if that failed, which a notice says. */
+/** Returns the loaded module. If loading fails, shows a notice and returns null. */
 export async function fetched<T>(load: () => Promise<T>): Promise<T | null> {
   try {
     return await load();
