@@ -1,1 +1,1 @@
-"""Agents of other frameworks: one module for each framework, which imports the framework itself."""
+"""Agents of other frameworks. Each framework has a module of its own, which imports the framework."""

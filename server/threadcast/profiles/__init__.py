@@ -1,1 +1,1 @@
-"""Profiles: what an assistant may do in a chat, by the chat's profile and scope, and its system prompt."""
+"""Profiles determine the rights and the system prompt of an assistant in a chat, by the chat's profile and scope."""

@@ -1,7 +1,7 @@
 """Reads the inputs of a run from a chat's state: the request context, the wanted scope, and the visible payloads. Pure.
 
-All functions read only the state, so a run that continues after a crash finds the same values. The run's own messages
-take precedence over the thread (CTX-1).
+All functions read only the state, so a run that continues after a crash finds the same values. Values of the run's
+command and question take precedence over values of the thread (CTX-1).
 """
 
 from threadcast.chat.owner_state import OwnerState
@@ -15,9 +15,9 @@ __all__ = ["context_of", "declared_tools", "interaction_of", "payloads_of", "wan
 
 
 def context_of(state: OwnerState, defaults: JsonObject) -> JsonObject:
-    """Return the request context of the run's command, else of the question that the run answers, else of the thread.
-    A regenerated answer therefore has the context of the original question. `defaults` are the parameters of the chat's
-    profile."""
+    """Return the request context of the run's command; if that has none, the context of the question that the run
+    answers, else of the thread. A regenerated answer therefore has the context of the original question. `defaults` are
+    the parameters of the chat's profile."""
     run = state.private.run
     if run is not None and run.context:
         return run.context
@@ -35,8 +35,8 @@ def interaction_of(state: OwnerState) -> JsonObject | None:
 
 
 def wanted_scope(state: OwnerState, defaults: JsonObject) -> Scope:
-    """Return `context.scope` if that is a valid scope, else the thread's parameter `scope`. The result is not always a
-    scope that the profile has."""
+    """Return `context.scope` if it is a valid scope, else the thread's parameter `scope`. The profile may lack the
+    returned scope."""
     context = context_of(state, defaults)
     if "scope" in context and (scope := read_scope(context["scope"])) is not None:
         return scope
@@ -52,8 +52,8 @@ def payloads_of(state: OwnerState) -> dict[str, PayloadAdded]:
 
 
 def declared_tools(state: OwnerState) -> dict[str, DeclaredTool]:
-    """Return the tools by name that the senders of the run's question carry out. If the question has several messages,
-    a later message overrides an earlier message. A regenerated answer has the tools of its question."""
+    """Return, by name, the tools that the senders of the run's question carry out. If the question has several
+    messages, a later message overrides an earlier message. A regenerated answer has the tools of its question."""
     declared = state.private.declared_tools
     if not declared:
         return {}
@@ -61,7 +61,7 @@ def declared_tools(state: OwnerState) -> dict[str, DeclaredTool]:
 
 
 def _question(state: OwnerState) -> list[Message]:
-    """Return the last user messages of the path, which are answered together, newest first."""
+    """Return the last user messages of the path, newest first. The run answers these messages together."""
     found: list[Message] = []
     for key in reversed(state.path):
         message = state.nodes[key]

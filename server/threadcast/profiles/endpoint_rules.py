@@ -1,5 +1,5 @@
-"""Rules that choose the profile of chats at a one-shot endpoint, and whether its callers may choose another (PROTOCOL
-§14)."""
+"""Rules that choose the profile of chats at a one-shot endpoint, and whether the endpoint's callers may choose another
+profile (PROTOCOL §14)."""
 
 import msgspec
 
@@ -20,11 +20,11 @@ class EndpointRule(msgspec.Struct, frozen=True):
     modes: frozenset[str] | None = frozenset()
 
     def wanted(self, mode: object, profiles: Profiles) -> str:
-        """Return the name of the profile that a caller asks for; '' if `mode` names none, or callers may not choose
-        here.
+        """Return the name of the profile that a caller asks for; '' if `mode` is empty, or callers may not choose a
+        profile at this endpoint.
 
         Raises:
-            BadRequest: the profile does not exist, or callers may not choose it here.
+            BadRequest: the profile does not exist, or callers may not choose it at this endpoint.
         """
         if mode is None or mode == "" or (self.modes is not None and not self.modes):
             return ""

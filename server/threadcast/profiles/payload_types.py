@@ -40,8 +40,8 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class PayloadType(Payload, frozen=True, kw_only=True):
-    """The settings of a payload type with its name (PAY-1). A file of tools may set `summarize`, which then makes the
-    summary in place of the template `summary`."""
+    """The settings of a payload type with its name (PAY-1). A file of tools may set the function `summarize`, which
+    then makes the summary in place of the template `summary`."""
 
     name: str
     summarize: Callable[[JsonObject], str] | None = None
@@ -69,7 +69,7 @@ def payload_type(
 
 def check_type(kind: PayloadType) -> None:
     """Check a payload type. Raises ValueError; the message begins with the invalid key."""
-    from jsonschema import Draft202012Validator, SchemaError  # takes 0.1 s, so only if a type is checked
+    from jsonschema import Draft202012Validator, SchemaError  # takes 0.1 s, so it is imported only here
 
     if kind.marker and not _MARKER.fullmatch(kind.marker):
         raise ValueError(f"marker: {kind.marker!r} must be capital letters, digits and _, such as CHART_DATA")
@@ -106,14 +106,14 @@ def _references(schema: object) -> list[str]:
 
 
 def preview_problem(kind: PayloadType | None, name: str, schema: JsonObject, shown: object) -> str:
-    """Return where and why the object of a preview violates the schema of its type `kind`, or the `schema` that its
-    tool or its commit tool names; '' if the object is valid. `name` is the name of the type."""
+    """Return a sentence about where and why the object of a preview violates a schema, which is that of its type `kind`
+    or the `schema` of its tool or commit tool; '' if the object is valid. `name` is the name of the type."""
     problem = problem_with(kind, shown) if kind is not None else ""
     return problem or (problem_with(PayloadType(name=name, schema=schema), shown) if schema else "")
 
 
 def problem_with(kind: PayloadType, data: object) -> str:
-    """Return where and why `data` violates the type's schema; '' when it is valid."""
+    """Return a sentence about where and why `data` violates the type's schema; '' when `data` is valid."""
     if not isinstance(data, dict):
         return f"the data of {kind.name} must be a JSON object"
     if not kind.schema:
@@ -133,8 +133,8 @@ def problem_with(kind: PayloadType, data: object) -> str:
 
 
 def summary_of(kind: PayloadType | None, name: str, data: JsonObject) -> str:
-    """Return the summary of a payload in one line, never empty (PAY-2): written by the type's function or template;
-    without these, the summary names the type and the fields."""
+    """Return the summary of a payload as one line that is never empty (PAY-2). The type's function or template makes
+    the summary; without them, the summary names the type and the fields."""
     said = ""
     if kind is not None and kind.summarize is not None:
         try:

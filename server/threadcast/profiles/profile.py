@@ -1,9 +1,9 @@
-"""A profile: a named bundle of identity, tools, model and limits, chosen per chat by the thread's `mode`.
+"""A profile is a named bundle of identity, tools, model and limits. A chat's profile is chosen by the thread's `mode`.
 
 The operator configures profiles. `Profiles` finds the profile of a chat, applies the changes of the chat's scope, and
 joins the result with the tool registry into `ChatTools`, which the plan uses. An unknown mode means the default
-profile, an unknown scope the nearest enclosing one. The offered tools follow from the configuration, the chat and the
-principal that started the run; a request body can choose a scope, but never gives rights (CTX-7).
+profile, and an unknown scope means the nearest enclosing scope. The offered tools follow from the configuration, the
+chat and the principal that started the run; a request body can choose a scope, but never gives rights (CTX-7).
 
 Modes are matched without regard to case, and a profile may have aliases, because older clients write `AGENT` or
 `NO_TOOLS`.
@@ -54,11 +54,11 @@ DEFAULT_IDENTITY = (
 
 
 class ScopeTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The differences of a scope from its profile, valid in the scope and in the scopes inside it (CTX-4). None: no
-    difference.
+    """The values in which a scope differs from its profile. They apply in the scope and in the scopes inside it
+    (CTX-4). None: no difference.
 
-    `tools` are offered in this scope and inside it; elsewhere only if the profile names them, too. `payload_types` and
-    `actions` are added to those of the profile.
+    `tools` are offered in this scope and inside it, and elsewhere only if the profile names them, too. `payload_types`
+    and `actions` are added to the payload types and actions of the profile.
     """
 
     system_prompt: str | None = None
@@ -73,19 +73,19 @@ class ScopeTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A bundle of settings for chats. ¶ `tools` are the names of the offered tools, `mcp__NAME__*` for all tools of an
-    MCP server, None for all tools. `model` is '' for the server's default. `params` are defaults of thread parameters,
-    which a thread may override (SET-1). `highlight` lists keys of the request context, which may be dotted (CTX-3).
-    `scopes` are the profile's scopes by their paths.
+    """A bundle of settings for chats. `tools` are the names of the offered tools; `mcp__NAME__*` stands for all tools
+    of an MCP server, and None for all tools. `model` is '' for the server's default. `params` are defaults of thread
+    parameters, which a thread may override (SET-1). `highlight` lists keys of the request context, which may be dotted
+    (CTX-3). `scopes` are the profile's scopes by their paths.
 
     `aliases` are other names of the profile in `mode`, in any case. Clients show `greeting` and `starters` before the
     first message; prompts do not contain them. If `starters` is None, clients offer their own starters.
 
     `fallback` lists the models that answer, in this order, if the chosen model is down. `summarizer` is the model that
-    shortens long histories; with '' their oldest messages are left out. `delegate_to` lists the profiles that sub-chats
-    may have, None for all. `allows_autonomous`: the thread parameter `autonomous_no_confirm` has an effect (PROTOCOL
-    §11). If `model` is an agent of the operator's file (`agents/NAME`), this agent answers, whatever model a chat
-    names; `is_durable` says that the agent is a durable function.
+    shortens long histories; if it is '', the oldest messages are left out instead. `delegate_to` lists the profiles
+    that sub-chats may have, None for all. `allows_autonomous`: the thread parameter `autonomous_no_confirm` has an
+    effect (PROTOCOL §11). If `model` is an agent of the operator's file (`agents/NAME`), this agent answers, whatever
+    model a chat names; `is_durable` says that the agent is a durable function.
     """
 
     name: str
@@ -115,9 +115,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     is_durable: bool = False
 
     def at(self, scope: Scope) -> "Profile":
-        """Return the profile as it is in a scope. Each text comes from the most specific enclosing scope that sets it;
-        payload types and actions come from all enclosing scopes; sections are those of the scope. `tools` and `scopes`
-        do not change, because `offers` reads them."""
+        """Return the profile with the changes of a scope. Each text comes from the most specific enclosing scope that
+        sets the text, payload types and actions come from all enclosing scopes, and only sections that apply in the
+        scope are kept. `tools` and `scopes` do not change, because `offers` reads them."""
         said = self._tables(scope)
         if not said and not any(each.scope for each in self.sections):
             return self
@@ -135,8 +135,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def offers(self, tool: Tool, scope: Scope) -> bool:
-        """Return whether `tool` is offered in a scope (TOOL-5). If a scope names the tool, the tool's own scopes do not
-        matter."""
+        """Return whether `tool` is offered in a scope (TOOL-5). If this scope or an enclosing scope names the tool, the
+        tool's own scopes are ignored."""
         name, traits = tool.name, tool.traits
         if any(covers(table.tools, name) for table in self._tables(scope)):
             return True
@@ -162,7 +162,7 @@ def is_for(tool: Tool, roles: Container[str]) -> bool:
 
 
 def _latest(own: _T, others: Iterable[_T | None]) -> _T:
-    """Return the last of `others` that is not None, else `own`."""
+    """Return the last value of `others` that is not None; `own` if there is none."""
     for other in others:
         own = own if other is None else other
     return own
@@ -172,16 +172,17 @@ class ToolSource(Protocol):
     """A source of tools that may change while the server runs."""
 
     def tools(self) -> Mapping[str, Tool]:
-        """Return the tools that can be called now, by name. Called at each step of a run."""
+        """Return the tools that can be called now, by name. This method is called at each step of a run."""
 
 
 class ChatTools:
     """The tools that one chat is offered, in stable order, and the profile in the chat's scope. `windows` returns the
-    size of a model's window. `mcp_servers` are the MCP servers whose tools are offered, None for all. `roles` are the
-    roles of the principal that started the run. `has_payloads`: the active path has payloads. `declared` are the tools
-    that the sender of the question carries out, and `of_agent` those that the agent of the run has declared; a tool of
-    the server with the same name takes precedence. `unknown_mode` is the mode of the chat if no profile has it, so that
-    `profile` is the default one; else ''. `rules` are the operator's rules about approvals."""
+    size of a model's window. `mcp_servers` are the MCP servers whose tools are offered; None means all servers. `roles`
+    are the roles of the principal that started the run. `has_payloads`: the active path has payloads. `declared` are
+    the tools that the sender of the question carries out, and `of_agent` are the tools that the agent of the run has
+    declared; a tool of the server with the same name takes precedence. `unknown_mode` is the mode of the chat if no
+    profile has this name and `profile` is therefore the default profile; otherwise ''. `rules` are the operator's rules
+    about approvals."""
 
     def __init__(
         self,
@@ -231,8 +232,8 @@ class ChatTools:
         return self._offered.get(name)
 
     def commit_tool(self, name: str) -> Tool | None:
-        """Return a tool that carries out accepted previews. Models are not offered such tools, so that only accepted
-        data is saved."""
+        """Return the tool of this name, which carries out accepted previews. Models are not offered such tools, so that
+        only accepted data is saved."""
         return self._all.get(name)
 
     def window_tokens(self, model: str) -> int | None:
@@ -259,8 +260,8 @@ class ChatTools:
 
 
 class Profiles:
-    """All profiles of the server and all its tools. `named` turns `default_model` into a model's name; if the operator
-    has named no model, this is the first model that a provider lists. `rules` are the operator's rules about
+    """All profiles and all tools of the server. `named` turns `default_model` into a model's name. If the operator has
+    named no model, that name is the first model that a provider lists. `rules` are the operator's rules about
     approvals."""
 
     def __init__(
@@ -288,7 +289,7 @@ class Profiles:
 
     @property
     def default_model(self) -> str:
-        """The model of chats and profiles that name no model; '' if there is none."""
+        """The model of chats and profiles that name no model; '' if there is no default model."""
         return self._named(self._default_model)
 
     @property
@@ -296,11 +297,12 @@ class Profiles:
         return list(self._profiles.values())
 
     def get(self, mode: str) -> Profile | None:
-        """Return the profile whose name or alias is `mode`, in any case; None when there is none."""
+        """Return the profile whose name or alias is `mode`, ignoring case; None if there is no such profile."""
         return self._by_word.get(mode.casefold())
 
     def of(self, state: OwnerState) -> Profile:
-        """Return the profile of a chat: the profile of the running command, else of the thread."""
+        """Return the profile of a chat. The mode of the running command determines the profile, else the mode of the
+        thread."""
         return self.named(_mode_of(state))
 
     def named(self, mode: str) -> Profile:
@@ -308,8 +310,8 @@ class Profiles:
         return self.get(mode) or self._profiles[DEFAULT_PROFILE]
 
     def params_of(self, state: OwnerState) -> JsonObject:
-        """Return the profile's defaults of thread parameters, with its model, and `durable` if that is a durable
-        agent."""
+        """Return the profile's defaults of thread parameters, including its model, and `durable` if that model is a
+        durable agent."""
         profile = self.of(state)
         if profile.is_durable:
             return {**profile.params, "model": profile.model, "durable": True}

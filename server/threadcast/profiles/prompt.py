@@ -1,7 +1,7 @@
 """Builds the system prompt from ordered sections, separately for each model call (CTX-2). Pure.
 
 Each section is a function that gets a `PromptContext` and returns a text, or ''. A profile names its sections in order,
-or has `STANDARD_SECTIONS`. An operator's Python file may define further sections, for all scopes or for one:
+or has `STANDARD_SECTIONS`. An operator's Python file may define further sections, for all scopes or for one scope:
 
     @section()
     def opening_hours(prompt: PromptContext) -> str:
@@ -54,7 +54,7 @@ MANIFEST_MAX_COUNT = 100
 payloads, but the model can still read them by id."""
 
 SUMMARY_MAX_CHARACTERS = 200
-"""Maximum characters of a payload's summary, or a tool's first sentence: one line."""
+"""Maximum characters of a payload's summary or of a tool's first sentence, each of which is one line."""
 
 _log = structlog.get_logger()
 
@@ -71,8 +71,8 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     """The values from which sections are written. Clients send `context`; authentication gives `roles` (CTX-7).
 
     `user` is the id of the principal that started the run; `metadata` is the thread's metadata. `interaction` belongs
-    to the last user message (CMD-18). `tools`, `payload_types` and `actions` are exactly those of this request;
-    `payloads` are those of the active path, oldest first.
+    to the last user message (CMD-18). `tools`, `payload_types` and `actions` are exactly the tools, types and actions
+    of this request; `payloads` are the payloads of the active path, oldest first.
     """
 
     identity: str = ""
@@ -95,8 +95,8 @@ Write: TypeAlias = Callable[[PromptContext], str]
 
 
 class Section(msgspec.Struct, frozen=True):
-    """A named part of prompts. `write` returns the text, or ''. The section is used only in chats within `scope`; ()
-    means all chats."""
+    """A named part of prompts. `write` returns the section's text, or ''. The section is used only in chats within
+    `scope`; the scope () means all chats."""
 
     name: str
     write: Write
@@ -104,13 +104,13 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def section(name: str = "", *, scope: str = "") -> Callable[[Write], Section]:
-    """Make a section of a function. Profiles name the section in their `sections`; without `name` it has the function's
-    name.
+    """Make a section of a function. Profiles name the section in their `sections`; without `name`, the section has the
+    function's name.
 
     The function runs on the event loop before every model call, so it must not wait for anything. An exception in the
     function is logged, and the prompt is sent without the section. With a `scope`, such as "reports/articles", the
-    section is used only in that scope and inside it. A profile sees sections of one name for several scopes as one
-    section: the most specific one is used.
+    section is used only in that scope and inside it. If sections for several scopes have the same name, a profile names
+    them together, and the most specific section is used.
 
     Raises:
         ValueError: the name is not allowed or belongs to a standard section, or the scope is not valid.
@@ -138,8 +138,8 @@ def section(name: str = "", *, scope: str = "") -> Callable[[Write], Section]:
 
 
 def sections_at(scope: Scope, sections: Sequence[Section]) -> tuple[Section, ...]:
-    """Return the sections of a scope: the most specific one of each name, at the position of the first one of that
-    name."""
+    """Return the sections of a scope. Among sections of the same name, the most specific section is returned, at the
+    position of the first section that applies."""
     found: dict[str, Section] = {}
     for each in sections:
         known = found.get(each.name)
@@ -149,7 +149,8 @@ def sections_at(scope: Scope, sections: Sequence[Section]) -> tuple[Section, ...
 
 
 class _Guarded:
-    """Calls a function of the operator's file, which may raise any exception: the boundary of foreign code."""
+    """Calls a function of the operator's file. The class is the boundary of foreign code: the function may raise any
+    exception."""
 
     def __init__(self, name: str, write: Write) -> None:
         self._name = name
@@ -162,11 +163,12 @@ class _Guarded:
                 raise TypeError(f"it returned a {type(text).__name__}, not str")
         except BaseException as wrong:  # boundary: a section must not end a run
             pass_on(wrong)
-            # The line and the type of the error, but not its message, which may contain the prompt (CTX-8).
+            # The log gets the line and the type of the error, but not its message, which may contain the prompt
+            # (CTX-8).
             line = traceback.extract_tb(wrong.__traceback__)[-1].lineno
             _log.warning("section.failed", section=self._name, error=type(wrong).__name__, line=line)
             return ""
-        return text.encode(errors="replace").decode()  # without lone surrogates, which requests cannot contain
+        return text.encode(errors="replace").decode()  # requests cannot contain lone surrogates
 
 
 def system_prompt(sections: Sequence[Section], prompt: PromptContext) -> str:
@@ -192,7 +194,7 @@ def _context(prompt: PromptContext) -> str:
 
 
 def _at(context: JsonObject, key: str) -> object:
-    """Return the value of a key, which may be dotted; None if there is none."""
+    """Return the value of a key, which may be dotted; None if the context has no such key."""
     if key in context:
         return context[key]
     first, dot, rest = key.partition(".")
@@ -233,7 +235,8 @@ def _payloads(prompt: PromptContext) -> str:
 
 
 def _capabilities(prompt: PromptContext) -> str:
-    """Write what the model can do: exactly the tools, payload types and actions of this request (CTX-5)."""
+    """Write the list of what the model can do, with exactly the tools, payload types and actions of this request
+    (CTX-5)."""
     parts: list[str] = []
     if prompt.tools:
         named = [f"- {tool.name}: {_first_sentence(tool.description)}".removesuffix(": ") for tool in prompt.tools]

@@ -1,9 +1,9 @@
 """The reply guard: finds answers in a script that the operator does not want (LOOP-10). Pure.
 
 Some models slip into another language. A profile may forbid scripts; if an answer is written in one of them, the plan
-asks the model again, a limited number of times. The letters alone decide: no model is asked, and no language is
-guessed. Code does not count, because it may contain foreign strings. Quotations are checked, too, but a few letters of
-a forbidden script are allowed.
+asks the model again, a limited number of times. Only letters are counted; no model is asked, and no language is
+guessed. Letters in code are not counted, because code may contain foreign strings. Quotations are checked, too, but a
+few letters of a forbidden script are allowed.
 """
 
 import re
@@ -26,10 +26,11 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "Latin": ("LATIN ",),
     "Thai": ("THAI ",),
 }
-"""Scripts with the beginnings of the Unicode names of their letters."""
+"""Maps each script to the beginnings of the Unicode names of its letters."""
 
 LEAST_LETTERS = 4
-"""Fewer letters of a forbidden script than this are allowed, such as the name of a person or a city."""
+"""Number of letters of a forbidden script from which an answer may be refused. Fewer letters are allowed, such as the
+name of a person or a city."""
 
 LEAST_SHARE = 0.05
 """If a script has less than this share of all letters, its letters count as a quotation."""
@@ -47,7 +48,7 @@ RETRY_STATUS = "answering again: wrong language"
 
 
 def refuses(guard: ReplyGuard, text: str) -> bool:
-    """Return whether so much of `text`, apart from code, is in a forbidden script that it cannot be a quotation."""
+    """Return whether the part of `text` in a forbidden script, apart from code, is too large to be a quotation."""
     if not guard.forbid_scripts or (text.isascii() and "Latin" not in guard.forbid_scripts):
         return False
     letters = [character for character in _CODE.sub("", text) if character.isalpha()]
@@ -57,6 +58,6 @@ def refuses(guard: ReplyGuard, text: str) -> bool:
 
 @lru_cache(maxsize=8_192)  # more letters than any single language uses
 def script_of(letter: str) -> str:
-    """Return the script of a letter by its name in SCRIPTS; '' for other scripts."""
+    """Return the name that SCRIPTS gives to the script of a letter; '' for other scripts."""
     name = unicodedata.name(letter, "")
     return next((script for script, beginnings in SCRIPTS.items() if name.startswith(beginnings)), "")

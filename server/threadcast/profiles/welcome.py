@@ -1,8 +1,8 @@
 """Defines the texts that clients show before the first message: an assistant's greeting, and starters, which are
 messages to begin with.
 
-An operator writes them in `threadcast.toml` (`greeting`, `starters` of a profile or of a scope), or in the file of
-`server.app`:
+An operator writes these texts in `threadcast.toml` (`greeting`, `starters` of a profile or of a scope), or in the file
+of `server.app`:
 
     from threadcast import Starter, Welcome
 
@@ -12,7 +12,7 @@ An operator writes them in `threadcast.toml` (`greeting`, `starters` of a profil
         starters=[Starter(title="Opening hours", text="When is the desk open?")],
     )
 
-`GET /v1/chat-modes` lists them. They are not part of any prompt.
+`GET /v1/chat-modes` lists these texts. They are not part of any prompt.
 """
 
 import msgspec
@@ -39,7 +39,7 @@ TEXT_MAX_CHARACTERS = 4_000
 
 
 class Welcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The greeting and the starters of a profile, or of a scope in it, from the operator's Python file. Values in
+    """The greeting and the starters of a profile, or of one of its scopes, from the operator's Python file. Values in
     `threadcast.toml` take precedence. None: the value of the surrounding scope or profile applies.
 
     Raises:
@@ -64,14 +64,15 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_greeting(greeting: str | None, path: str) -> None:
-    """Raises ValueError if the greeting is too long. `path` is its place in the configuration, for the message."""
+    """Raise ValueError if the greeting is too long. `path` is the place of the greeting in the configuration, for the
+    error's message."""
     if greeting is not None and len(greeting) > GREETING_MAX_CHARACTERS:
         raise ValueError(f"{path}: it has {len(greeting)} characters; at most {GREETING_MAX_CHARACTERS} are shown")
 
 
 def check_starters(starters: list[Starter] | None, path: str) -> list[Starter] | None:
-    """Return `starters`. Raises ValueError if there are too many starters, two with the same title, or a text or
-    context that is not allowed in a message."""
+    """Return `starters`. Raises ValueError if there are too many starters, if two have the same title, or if a text or
+    context is not allowed in a message."""
     found = starters or []
     if len(found) > STARTERS_MAX_COUNT:
         raise ValueError(f"{path}: there are {len(found)}; at most {STARTERS_MAX_COUNT} are shown")

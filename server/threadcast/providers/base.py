@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 AGENTS = "agents/"
-"""The beginning of the full names of operators' agents among the models."""
+"""The prefix of the full names by which operators' agents appear among the models."""
 
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
@@ -65,7 +65,8 @@ class ThinkingBlock(msgspec.Struct, frozen=True):
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True):
-    """A fragment of the call at `index`; `id` and `name` may come once, `arguments` is appended (PROV-4)."""
+    """A fragment of the call at `index`; `id` and `name` come at most once, and `arguments` continues the earlier
+    fragments (PROV-4)."""
 
     index: int
     id: str | None = None
@@ -171,10 +172,10 @@ class ModelParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The run for which a model call is made. Only operators' agents read it; no other provider sends any of it.
+    """The run for which a model call is made. Only operators' agents read these fields; no other provider sends them.
 
-    `params` are all parameters that are set for the run, `principal` has begun it, and `shown` is the text of this
-    answer that people have seen already.
+    `params` are all parameters that are set for the run, `principal` is the user who began the run, and `shown` is the
+    text of this answer that people have seen already.
     """
 
     chat_id: str
@@ -192,8 +193,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     the model reads.
 
     `prefix` is the text of this answer that was already shown, without white space at the end. A prefix is set only if
-    the provider `prefills` this model; the model then continues after the prefix. `provider_data` has, by the id of an
-    earlier answer, the `ProviderData` that this provider emitted with it, in order.
+    `prefills` is true for this model; the model then continues after the prefix. `provider_data` maps the id of an
+    earlier answer to the `ProviderData` that this provider emitted with that answer, in order.
     """
 
     model: str
@@ -209,7 +210,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     (PROV-3)."""
 
     unchanged: Unchanged | None = None
-    """The beginning of `messages` that the chat's later requests share; None if it is short, or not known."""
+    """The beginning of `messages` that the chat's later requests share; None if that beginning is short or unknown."""
 
     run: RunInfo | None = None
     """None for a call beside a run, such as the call for a title."""
@@ -226,14 +227,14 @@ class Provider(Protocol):
         §7)."""
 
     def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        """Call the model. Ends after `Finished`; closing the iterator closes the connection.
+        """Call the model. The iterator ends after `Finished`; closing it closes the connection.
 
         Raises: ModelFailed: the call failed; the code is one of PROV-7. A provider never raises exceptions of its SDK.
         """
 
     def samplers(self, model: str) -> frozenset[str]:
         """Return the samplers (of `threadcast.chat.params.SAMPLERS`) that the provider sends to this model, as far as
-        known now."""
+        they are known now."""
 
     def models(self) -> list[ModelInfo]:
         """Return the models that are known without a request; the list may be empty."""

@@ -1,8 +1,8 @@
 """Limits the body and the `Retry-After` of every response without success, and refuses redirects to other origins.
 
 The SDKs read the body of an error as a whole, whatever its size, and compute with any date in `Retry-After`, even an
-absurd one. `guard_errors` is a response hook for httpx2's clients: it runs before the body is read, on our transport
-and, behind a proxy, on httpx2's. Import this module only with an SDK, which installs httpx2.
+absurd date. `guard_errors` is a response hook for httpx2's clients: it runs before the body is read, both on our
+transport and on httpx2's, which is used behind a proxy. Import this module only with an SDK, which installs httpx2.
 """
 
 import zlib

@@ -21,6 +21,6 @@ def missing_extra(kind: str, *, on_vertex: bool = False) -> str | None:
     extra = f"{kind}-vertex" if on_vertex and f"{kind}-vertex" in _MODULES else kind
     try:
         is_there = all(find_spec(module) is not None for module in _MODULES.get(extra, ()))
-    except ModuleNotFoundError:  # its parent package is missing too
+    except ModuleNotFoundError:  # the module's parent package is missing, too
         is_there = False
     return None if is_there else f"pip install 'threadcast[{extra}]'"

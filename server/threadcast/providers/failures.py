@@ -78,8 +78,8 @@ _CAUSES: dict[Cause, tuple[str, str, bool]] = {
 
 
 class CauseTable(NamedTuple):
-    """The errors of one API. `by_word` maps the `type` or `code` of an error object. An error of `overflow_statuses`
-    with a message that matches `overflow` means that the prompt is too long for the model."""
+    """The errors of one API. `by_word` maps the `type` or `code` of an error object. If the status of an error is in
+    `overflow_statuses` and its message matches `overflow`, the prompt is too long for the model."""
 
     by_status: Mapping[int, Cause]
     by_word: Mapping[str, Cause]
@@ -87,8 +87,8 @@ class CauseTable(NamedTuple):
     overflow_statuses: tuple[int, ...]
 
     def cause(self, status: int, message: str | None, *words: object) -> Cause:
-        """Return the cause of an error: of the first of its error codes (`words`) that is known, else of its message,
-        else of its status."""
+        """Return the cause of an error. The first known error code among `words` determines the cause, else the
+        message, else the status."""
         for word in words:
             if isinstance(word, str) and word in self.by_word:
                 return self.by_word[word]
@@ -105,9 +105,9 @@ def model_failed(
     status: int | None = None,
     retry_after_seconds: float | None = None,
 ) -> ModelFailed:
-    """Return the error to raise for `cause`; `detail` is cut to `DETAIL_MAX_CHARS`, without invisible characters, since
-    a secret with one inside would not be masked. `body` is the provider's decoded response; `status` and
-    `retry_after_seconds` are as in ModelFailed."""
+    """Return the error to raise for `cause`. `detail` is cut to `DETAIL_MAX_CHARS` and loses its invisible characters,
+    since a secret that contains such a character would not be masked. `body` is the provider's decoded response;
+    `status` and `retry_after_seconds` are as in ModelFailed."""
     code, sentence, retryable = _CAUSES[cause]
     return ModelFailed(
         code,
@@ -121,9 +121,9 @@ def model_failed(
 
 
 def _said_in(body: object) -> str:
-    """Return the message in the body of an error, cut to `SAID_MAX_CHARS`. It is in `message` at OpenAI, Anthropic and
-    Google, in `detail` with FastAPI, and in `error` with Ollama. Returns '' for a page of HTML, which comes from a
-    proxy and gives no reason."""
+    """Return the message in the body of an error, cut to `SAID_MAX_CHARS`. The message is in the field `message` at
+    OpenAI, Anthropic and Google, in `detail` with FastAPI, and in `error` with Ollama. Returns '' for a page of HTML,
+    which comes from a proxy and gives no reason."""
     for _ in range(3):
         if isinstance(body, str):
             said = body[:SAID_MAX_CHARS]
@@ -135,8 +135,8 @@ def _said_in(body: object) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds until the provider may be called again, by `Retry-After` (RFC 9110 §10.2.3: seconds or a date)
-    or the `retry-after-ms` of OpenAI; None if both are missing, or ask for more than a day."""
+    """Return the seconds until the provider may be called again, according to `Retry-After` (RFC 9110 §10.2.3: seconds
+    or a date) or the `retry-after-ms` of OpenAI; None if both are missing, or ask for more than a day."""
     milliseconds, said = headers.get("retry-after-ms"), headers.get("retry-after")
     seconds: float | None = None
     try:

@@ -20,8 +20,8 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["MODELS_MAX", "Offer", "read_list"]
 
 MODELS_MAX = 500
-"""Maximum models of one list: more than any gateway lists today (OpenRouter has some 400). `/v1/caps` with so many
-models is about 200 kB."""
+"""Maximum models of one list: more than any gateway lists today (OpenRouter has some 400). The answer of `/v1/caps`
+with this many models has about 200 kB."""
 
 ENTRIES_MAX = 20_000
 """Maximum entries that are read; the rest of a list is ignored."""
@@ -31,7 +31,7 @@ ENTRY_MAX_BYTES = 64 * 1024
 out."""
 
 COMMAS_MAX = 500_000
-"""Maximum commas in a list. The largest list that is fetched, 8 MiB, has fewer unless it is malicious."""
+"""Maximum commas in a list. Even the largest list that is fetched (8 MiB) has fewer commas unless it is malicious."""
 
 NAME_MAX_CHARACTERS = 200
 """Maximum characters of a model's name. With the provider's name before it (64 at most), the name must fit into the 256
@@ -50,15 +50,16 @@ _NO_CHAT = re.compile(
 """Name patterns of models that no chat can use. The lists do not mark such models."""
 
 _PROGRAMS = {"llamacpp": "llama.cpp", "vllm": "vllm", "sglang": "sglang", "library": "ollama"}
-"""`owned_by` values of servers that put their own name there (Ollama puts the name of its public library)."""
+"""Programs by the value of `owned_by`, for servers that put their own name into this field (Ollama puts the name of its
+public library there)."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a provider's list of models.
 
-    `windows`: the size of the context in tokens, by the name of the model, where the list tells it. `parameters`: the
-    names of the parameters that a model takes, where the list has them (OpenRouter). `program`: the software that
-    serves the models (`llama.cpp`, `vllm`, `sglang`, `ollama`), '' when unknown.
+    `windows`: the size of a model's context in tokens, by the name of the model, for models whose size the list gives.
+    `parameters`: the names of a model's parameters, by the name of the model, if the list gives them (OpenRouter).
+    `program`: the software that serves the models (`llama.cpp`, `vllm`, `sglang`, `ollama`), '' when unknown.
     """
 
     models: list[ModelInfo] = []

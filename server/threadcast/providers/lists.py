@@ -23,10 +23,12 @@ FRESH_SECONDS = 300.0
 """Seconds after which a list is out of date. People install and withdraw models a few times a day."""
 
 RETRY_SECONDS = 5.0
-"""The age at which a failed fetch is repeated: a user who has just started Ollama should not wait five minutes."""
+"""Seconds after which a failed fetch may be repeated: a user who has just started Ollama should not wait five
+minutes."""
 
 DEADLINE_SECONDS = 10.0
-"""Seconds for one list, from the first packet to the last. OpenRouter's list, about a megabyte, takes one second."""
+"""Deadline in seconds for fetching one list, from the first packet to the last. OpenRouter's list, about a megabyte,
+takes one second."""
 
 LIST_MAX_BYTES = 8 * 1024 * 1024
 """Maximum bytes of a list: eight times the longest list that we know."""
@@ -46,7 +48,7 @@ class ListRequest(NamedTuple):
 
 
 def list_request(kind: str, base_url: str, api_key: str | None, *, api_version: str = "") -> ListRequest | None:
-    """Return the request for the models of a provider of that kind; None for a kind that lists none.
+    """Return the request for the models of a provider of that kind; None for a kind without a list.
 
     OpenAI: `GET /models` (its API reference, which nearly all compatible servers follow). Anthropic: `GET
     /v1/models?limit=1000`. Google: `GET /v1beta/models?pageSize=1000`. The lists of Anthropic and Google have pages,
@@ -71,7 +73,7 @@ def list_request(kind: str, base_url: str, api_key: str | None, *, api_version: 
 
 
 class ModelList:
-    """The list of the provider `name`. It stays empty unless `keep` runs in a task of the caller."""
+    """The list of models of the provider `name`. The list stays empty unless `keep` runs in a task of the caller."""
 
     def __init__(self, name: str, request: ListRequest) -> None:
         self.offer: Offer | None = None
@@ -85,7 +87,7 @@ class ModelList:
         self._failure = ""
 
     async def keep(self) -> None:
-        """Fetch the list now, and again whenever `ask` or `latest` finds it old. This method runs until it is
+        """Fetch the list now, and again whenever `ask` or `latest` finds the list old. This method runs until it is
         cancelled."""
         while True:
             await self._fetch()
@@ -95,7 +97,7 @@ class ModelList:
             await self._wanted.wait()
 
     def ask(self) -> None:
-        """Request a new list if the present one is old; does not wait."""
+        """Request a new list if the present list is old, without waiting for the answer."""
         if self._tried_at is None or self._wanted.is_set():
             return
         if anyio.current_time() - self._tried_at >= (FRESH_SECONDS if self._is_fresh else RETRY_SECONDS):
@@ -142,10 +144,10 @@ async def _body(request: ListRequest) -> bytes:
     _NoList."""
     import httpx2
 
-    # In a thread: reading the certificates (0.1 s) would hold up every chat.
+    # The client is made in a thread, because reading the certificates (0.1 s) would hold up every chat.
     client = await anyio.to_thread.run_sync(lambda: httpx2.AsyncClient(timeout=DEADLINE_SECONDS))
     body = bytearray()
-    # Uncompressed, because a small compressed body may expand without bound.
+    # The body is requested uncompressed, because a small compressed body may expand without bound.
     headers = {**request.headers, "accept": "application/json", "accept-encoding": "identity"}
     async with client, client.stream("GET", request.url, headers=headers) as response:
         if response.status_code != 200:

@@ -28,7 +28,8 @@ LARGE_READ_BYTES = 65_536
 answer."""
 
 SLICE_BYTES = 262_144
-"""Bytes of a request that are written at once. The kernel takes more than 2 MB in one call, which takes 2 ms."""
+"""Bytes of a request that are written at once. The kernel would accept more than 2 MB in one call, and such a call
+takes 2 ms."""
 
 HEAD_MAX_BYTES = 65_536
 """Maximum bytes of an answer's status and headers; h11 and aiohttp have similar limits."""
@@ -49,8 +50,8 @@ class _Unasked(Exception):
 
 
 class ModelConnection(asyncio.Protocol):
-    """A connection for one request at a time. `pace_seconds` returns the present pause between two reads of a body,
-    which resume at one of `ticks`."""
+    """A connection for one request at a time. `pace_seconds` returns the present pause between two reads of a body;
+    after the pause, reading resumes at one of `ticks`."""
 
     def __init__(self, pace_seconds: Callable[[], float], ticks: Ticks) -> None:
         self._pace_seconds = pace_seconds
@@ -132,7 +133,7 @@ class ModelConnection(asyncio.Protocol):
         return piece
 
     def rest(self) -> None:
-        """Make the connection idle; keep reading, so that its close by the server is noticed."""
+        """Make the connection idle. Reading continues, so that the connection notices when the server closes it."""
         self.idle_since = self._loop.time()
         self._end_expiry()
         self._transport.resume_reading()
@@ -169,7 +170,7 @@ class ModelConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _has_all(self) -> bool:
-        """Return whether the answer is complete; its value may change in the parser's callbacks."""
+        """Return whether the answer is complete; the parser's callbacks may change this value."""
         return self._is_whole
 
     def _wake(self) -> None:
@@ -198,7 +199,7 @@ class ModelConnection(asyncio.Protocol):
             self._expiry = None
 
     def _end(self, wrong: Exception) -> None:
-        """End an incomplete answer with an error; the first error counts."""
+        """End an incomplete answer with an error; errors after the first are ignored."""
         self._wrong = self._wrong or wrong
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():

@@ -1,8 +1,8 @@
 """An HTTP/1.1 transport for httpx2's client that handles answers in many small chunks cheaply.
 
-A model sends some 50 chunks a second, each in its own packet. httpx2's network layer spends four times the CPU of a
-bare read on each (`docs/decisions/0023`). Here bytes go from asyncio's transport through httptools, the parser that
-uvicorn uses, directly to the body. Within an answer, the packets of one pace collect in the kernel and are read
+A model sends some 50 chunks a second, each in its own packet. On each packet, httpx2's network layer spends four times
+the CPU of a bare read (`docs/decisions/0023`). Here bytes go from asyncio's transport through httptools, the parser
+that uvicorn uses, directly to the body. Within an answer, the packets of one pace collect in the kernel and are read
 together, since the writer would not append them sooner. httpx2 still makes requests, decodes, and defines errors and
 timeouts; every error of this transport is an httpx2 error. Behind a proxy httpx2's own transport is used
 (`model_transport`).
@@ -34,7 +34,7 @@ ADDRESS_SECONDS = 2.0
 address does not take the whole timeout."""
 
 _PIECES = "threadcast.pieces"
-"""The extension of a response in which `plain_pieces` finds the body."""
+"""The key under which `plain_pieces` finds the body in the extensions of a response."""
 
 Origin: TypeAlias = tuple[str, str, int]
 _Found: TypeAlias = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]

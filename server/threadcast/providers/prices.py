@@ -1,7 +1,8 @@
 """Computes the cost of one model call from its tokens. The assembler calls `with_cost`.
 
-The operator's prices win over the published prices of the provider. Without any price there is no cost, because a
-guessed cost would mislead. A provider's `prompt_tokens` counts every token of the prompt, including cached tokens.
+The operator's prices take precedence over the published prices of the provider. Without any price there is no cost,
+because a guessed cost would mislead. A provider's `prompt_tokens` counts every token of the prompt, including cached
+tokens.
 """
 
 from msgspec.structs import replace

@@ -20,7 +20,7 @@ def load_prices(base_url: str) -> None:
 
 def public_cost(base_url: str, model: str, usage: Usage) -> float | None:
     """Return the cost of a call in USD; None when the tables have no such provider or model, or when the provider
-    reported more cached tokens than tokens."""
+    reported more cached tokens than prompt tokens."""
     provider = _provider_id(base_url)
     if provider is None:
         return None

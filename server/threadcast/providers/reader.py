@@ -33,7 +33,8 @@ class AnswerReader:
         return [ModelNamed(model)]
 
     def _passed_on(self, deltas: list[Delta]) -> list[Delta]:
-        """Return the deltas in their final form. Every delta but the model's name begins the answer."""
+        """Return the deltas in their final form. The answer has begun when any delta other than the model's name is
+        passed on."""
         self.has_begun = self.has_begun or any(not isinstance(delta, ModelNamed) for delta in deltas)
         return self.mender.mend(deltas)
 

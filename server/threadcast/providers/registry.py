@@ -54,7 +54,7 @@ class Providers:
 
     @property
     def scripted(self) -> list[str]:
-        """Return the names of the providers without a model: the demonstration and scripts."""
+        """Return the names of the providers that call no model: the demonstration and scripts."""
         return [name for name, provider in self._by_name.items() if isinstance(provider, Scripted)]
 
     async def warm_up(self) -> None:
@@ -119,7 +119,7 @@ class Providers:
 
     def samplers(self, model: str | None = None) -> frozenset[str]:
         """Return the samplers (of `threadcast.chat.params.SAMPLERS`) that are sent to the model of this full name, as
-        far as known now; without a name, the samplers that are sent to any model."""
+        far as they are known now; without a name, the samplers that are sent to any of the models."""
         if model is not None:
             provider, _, name = model.partition("/")
             return self._by_name[provider].samplers(name) if provider in self._by_name else frozenset()

@@ -71,7 +71,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         return self.usual_samplers
 
     def prefills(self, model: str) -> bool:
-        """Return False: most APIs have no way to continue a prefix that all their servers follow."""
+        """Return False, because for most APIs there is no way to continue a prefix that all servers support."""
         return False
 
     @property
@@ -115,7 +115,8 @@ class SdkProvider(ABC, Generic[ClientT]):
     async def _open(self) -> ClientT:
         async with self._opening:
             if self._client is None:
-                # In a thread: imports (0.5 to 1 s) and certificates (0.1 s) would hold up every other chat.
+                # The client is made in a thread, because imports (0.5 to 1 s) and certificates (0.1 s) would hold up
+                # every other chat.
                 self._client = await anyio.to_thread.run_sync(self._prepared_client, abandon_on_cancel=True)
             return self._client
 
@@ -144,8 +145,8 @@ class SdkProvider(ABC, Generic[ClientT]):
 
     @contextmanager
     def _failures(self, errors: "SdkErrors", reader: AnswerReader) -> Iterator[None]:
-        """Raise every failure of the block as ModelFailed. The key is masked in the error: some servers repeat a
-        refused key, which must appear in neither log nor chat."""
+        """Raise every failure of the block as ModelFailed. The key is masked in the error, because some servers repeat
+        a refused key and the key must appear in neither log nor chat."""
         try:
             yield
         except ModelFailed as failure:
@@ -158,7 +159,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         except UNREADABLE as wrong:
             # The decoder's message contains a path and a type, never the content.
             raise model_failed("malformed", f"{type(wrong).__name__}: {wrong}") from wrong
-        except ValueError as wrong:  # the SDK's objection to a request
+        except ValueError as wrong:  # the SDK refuses the request
             raise self._masked(model_failed("refused", str(wrong))) from wrong
 
     def _masked(self, failure: ModelFailed) -> ModelFailed:

@@ -1,8 +1,8 @@
 """Maps the exceptions of an SDK to failures of model calls.
 
-OpenAI's and Anthropic's SDKs have the same exceptions, which `from_exception` maps for both. They wrap errors before
-the response; while the body is read, httpx2's errors come unwrapped (measured: a cut in mid-stream is
-`httpx2.RemoteProtocolError`). Import this module only with an SDK.
+OpenAI's and Anthropic's SDKs have the same exceptions, which `from_exception` maps for both. The SDKs wrap errors that
+occur before the response. Errors of httpx2 that occur while the body is read are not wrapped (measured: a cut in
+mid-stream is `httpx2.RemoteProtocolError`). Import this module only with an SDK.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def from_exception(
     sign_in: tuple[type[Exception], ...] = (),
 ) -> ModelFailed:
     """Return the failure for an exception of `sdk` or of httpx2. `no_connection` lists further exceptions that mean a
-    failed connection, and `sign_in` those that mean a refused sign-in."""
+    failed connection, and `sign_in` lists exceptions that mean a refused sign-in."""
     detail = f"{type(wrong).__name__}: {wrong}"
     if isinstance(wrong, sdk.APIStatusError):
         return model_failed(

@@ -20,7 +20,7 @@ class EventTooLarge(ValueError):
 
 
 class SseSplitter:
-    """Splits a stream: `feed` it each read, and it returns the data of the completed events."""
+    """Splits a stream. Pass each read to `feed`, which returns the data of the completed events."""
 
     def __init__(self, max_bytes: int = EVENT_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -60,8 +60,8 @@ class SseSplitter:
         return events
 
     def _plain(self, piece: bytes) -> list[bytes]:
-        """Return the events of a piece that contains only whole events of one line each, as nearly all servers send
-        them, at a third of the cost of a scan by line. Returns [] for other pieces."""
+        """Return the events of a piece that contains only whole events of one line each; [] for other pieces. Nearly
+        all servers send such pieces, and this method costs a third of a scan by line."""
         if self._line or self._data or piece[:6] != b"data: " or piece[-2:] != b"\n\n" or len(piece) > self._max_bytes:
             return []
         events = piece[6:-2].split(b"\n\ndata: ")

@@ -1,8 +1,8 @@
-"""Decodes the chunks of a model's stream. Valid chunks are decoded strictly and fast, and of faulty chunks the valid
-parts are decoded slowly.
+"""Decodes the chunks of a model's stream. Valid chunks are decoded strictly and fast. From faulty chunks, a slower
+decoder reads the valid parts.
 
 `Decoder` decodes with msgspec. Only a chunk that msgspec refuses is repaired and read field by field: errors in unused
-fields are ignored, and of the used fields only the invalid parts are left out. `Mender` then joins halves of characters
+fields are ignored, and only the invalid parts of used fields are left out. `Mender` then joins halves of characters
 that came with different chunks. The adapters call this module. Pure.
 """
 
@@ -114,7 +114,7 @@ class Decoder(Generic[_T]):
         depth of `data` (`failures.checked`).
 
         Raises:
-            ValueError: `data` is not such a chunk, even without the invalid parts.
+            ValueError: even without its invalid parts, `data` is not a chunk of this kind.
         """
         try:
             return self._decode(data)

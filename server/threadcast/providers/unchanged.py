@@ -1,8 +1,8 @@
-"""The beginning of a request that a chat's later requests share, and what was made of it.
+"""The beginning of a request that a chat's later requests share, and the results that were computed from it.
 
-In a long chat, a request differs from the one before only at its end. The agent loop says how many of the first
+In a long chat, a request differs from the preceding request only at its end. The agent loop says how many of the first
 messages are unchanged (`agent_loop/history/kept_view.py`), and each step on the way to the model keeps its own result
-for them: the references of the trace, the search for attachments, the JSON of a provider.
+for these messages: the references of the trace, the search for attachments, the JSON of a provider.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from threadcast_protocol.wire.messages import Message
 __all__ = ["Encoded", "Unchanged"]
 
 PIECES_MAX_COUNT = 64
-"""The most pieces of encoded messages. Joining them copies all of them, which takes 0.5 ms for 4 MB, and is therefore
-not done in each turn."""
+"""Maximum pieces of encoded messages; at this number all pieces are joined. Joining copies all of them, which takes 0.5
+ms for 4 MB, so the pieces are not joined in each turn."""
 
 _T = TypeVar("_T")
 
@@ -27,14 +27,14 @@ class Encoded(msgspec.Struct, frozen=True):
     pieces: tuple[bytes, ...] = ()
 
     def plus(self, piece: bytes) -> "Encoded":
-        """Return these messages and then those of `piece`, which may be empty."""
+        """Return these messages followed by the messages of `piece`, which may be empty."""
         pieces = (*self.pieces, piece) if piece else self.pieces
         return Encoded(pieces if len(pieces) < PIECES_MAX_COUNT else (b",".join(pieces),))
 
 
 class Unchanged:
-    """The first `count` messages of a request. `made` maps the names of results to the number of messages of which a
-    result was made, and the result."""
+    """The first `count` messages of a request. `made` maps the name of a result to the number of messages from which
+    the result was computed, and the result."""
 
     def __init__(self, count: int, made: dict[str, tuple[int, Any]]) -> None:  # Any: each result has its own type
         self.count = count
@@ -48,12 +48,12 @@ class Unchanged:
 
     def fold(self, name: str, messages: Sequence[Message], begin: _T, add: Callable[[_T, Sequence[Message]], _T]) -> _T:
         """Return `add(begin, unchanged)`, where `unchanged` are the first `count` of the request's `messages`. `add` is
-        called only with messages that are not in the result called `name` yet; it must not change the result that it is
-        given."""
+        called only with messages that the result `name` does not contain yet, and must not change the result that it
+        receives."""
         known, result = self.made.get(name, (0, begin))
-        if known > self.count:  # a request that was made before the last one
+        if known > self.count:  # an older request than the last one
             known, result = 0, begin
         if known < self.count:
             result = add(result, messages[known : self.count])
             self.made[name] = self.count, result
-        return cast("_T", result)  # the type belongs to the name
+        return cast("_T", result)  # each name has one type of result

@@ -1,8 +1,8 @@
 """All settings of the server, each with its unit, its default, and a line that says when to change it.
 
-Each section of `threadcast.toml` is a frozen struct. The defaults work on a laptop. `sources.py` reads file,
-environment and flags; other packages receive the values they need and never read the environment. A section checks the
-combination of its values in `__post_init__`, so that invalid settings cannot exist.
+Each section of `threadcast.toml` is a frozen struct. The defaults work on a laptop. `sources.py` reads the file, the
+environment and the flags; other packages receive the values they need and never read the environment. A section checks
+the combination of its values in `__post_init__`, so that invalid settings cannot exist.
 """
 
 from threadcast.settings.agent import Action, Binding, Profile, ReplyGuard, Scope, Starter, Tool, ToolBinding

@@ -24,8 +24,8 @@ _PATTERN = re.compile(rf"{_TYPE} matching regex '(.+)'")
 
 
 def advice_on(text: str) -> str:
-    """Return what to write in place of a value that msgspec has refused with `text`; `text` itself if it is another
-    error, such as one of a `__post_init__`."""
+    """Return advice on what to write in place of a value that msgspec has refused with the message `text`. Returns
+    other messages, such as those of a `__post_init__`, unchanged."""
     if (found := _BOUND.fullmatch(text)) and found[1] in _NOUNS:
         return f"write {_NOUNS[found[1]]} {_BOUNDS[found[2]]} {found[3]}"
     if (found := _OTHER_TYPE.fullmatch(text)) and found[1] in _NOUNS:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 CONTEXT_WARN_RATIO = 0.7
-"""The share of the model's window in use above which answers carry a warning (HIST-7)."""
+"""Answers carry a warning when more than this share of the model's window is in use (HIST-7)."""
 
 Script = Literal["Arabic", "Cyrillic", "Devanagari", "Greek", "Han", "Hangul", "Hebrew", "Japanese", "Latin", "Thai"]
 
@@ -33,15 +33,15 @@ class ReplyGuard(Section, frozen=True):
     """Asks the model again when its answer is in a script that your users do not read."""
 
     forbid_scripts: list[Script] = []
-    """The scripts to refuse. Empty: no answer is refused. Names and quotations of a few letters are accepted, and so is
-    code."""
+    """The scripts to refuse. Empty: no answer is refused. Names and quotations of a few letters are accepted in these
+    scripts, and so is code."""
 
     instruction: str = ""
     """The instruction to the model after a refused answer. If the text is empty, the model is instructed to answer in
     the user's language."""
 
     max_retries: Annotated[int, Meta(ge=1, le=5)] = 1
-    """Maximum repetitions in one run; after them the answer is accepted as it is."""
+    """Maximum repetitions in one run; then the next answer is accepted whatever its script."""
 
     retry_text: str = "[Retrying in English...]"
     """The text between the refused answer and the new answer in the stream of `POST /v1/agent/chat`. "": no text."""
@@ -86,8 +86,8 @@ Starters: TypeAlias = Annotated[list[Starter], Meta(max_length=12)]
 
 
 class Scope(Section, frozen=True):
-    """A place in a profile, such as a page and its tab, with values that replace those of the profile. They hold in all
-    places inside this one, where a value of the innermost place wins."""
+    """A place in a profile, such as a page and its tab, with values that replace the profile's values. The values apply
+    to all places inside this place, too, unless an inner place has a value of its own."""
 
     system_prompt: str | None = None
     guidelines: str | None = None
@@ -95,7 +95,7 @@ class Scope(Section, frozen=True):
     highlight: list[str] | None = None
     tools: list[str] = []
     """Tools that are offered in this place and the places inside it, besides the tools of the profile. A profile
-    without a list of `tools` does not offer them elsewhere."""
+    without a list of `tools` does not offer these tools elsewhere."""
 
     payloads: list[str] = []
     actions: list[Action] = []
@@ -112,7 +112,7 @@ class Binding(Struct, frozen=True, forbid_unknown_fields=True):
     """The dotted path of the value in the context, such as "page.article.id"."""
 
     format: str = ""
-    """"uuid", or a regular expression for the whole value. Unset: every value matches that is not empty."""
+    """"uuid", or a regular expression for the whole value. Unset: every non-empty value matches."""
 
     def __post_init__(self) -> None:
         try:
@@ -145,12 +145,12 @@ class Profile(Section, frozen=True):
 
     description: str = ""
     greeting: Greeting | None = None
-    """The greeting before the first message. Unset: the greeting in the file of `server.app`, else the greeting of the
-    page."""
+    """The greeting before the first message. Unset: the greeting in the file that `server.app` names, else the greeting
+    of the page."""
 
     starters: Starters | None = None
-    """Messages that are offered for the beginning of a chat. Unset: those in the file of `server.app`. []: no
-    messages."""
+    """Messages that are offered for the beginning of a chat. Unset: the messages in the file that `server.app` names.
+    []: no messages."""
 
     system_prompt: str | None = None
     """The role of the assistant. Unset: a helpful assistant."""
@@ -163,14 +163,14 @@ class Profile(Section, frozen=True):
     does not matter, and two profiles cannot share a name or alias."""
 
     custom_instructions: str = ""
-    """Instructions that come before those of the thread."""
+    """Instructions that come before the thread's own instructions."""
 
     highlight: list[str] = []
     """Keys of the request context that the prompt names first, such as ["article_id", "page.title"]."""
 
     sections: list[str] | None = None
-    """The sections of the prompt in order, including sections that the file of `server.app` defines by @section. Unset:
-    identity, context, payloads, capabilities, custom_instructions, guidelines."""
+    """The sections of the prompt in order, including sections that the file named by `server.app` defines with
+    @section. Unset: identity, context, payloads, capabilities, custom_instructions, guidelines."""
 
     tools: list[str] | None = None
     """Names of the tools that are offered. Unset: all tools except those that the scopes name."""
@@ -188,10 +188,10 @@ class Profile(Section, frozen=True):
     """The places of the profile, such as [profiles.agent.scopes."reports/articles"]."""
 
     model: str = ""
-    """The model of the chats. The model of the chats. Unset: `models.default`."""
+    """The model of chats with this profile. Unset: `models.default`."""
 
     max_rounds: Annotated[int, Meta(ge=1, le=100)] | None = None
-    """Maximum model calls in one run. Maximum model calls in one run. Unset: `limits.max_rounds`."""
+    """Maximum model calls in one run. Unset: `limits.max_rounds`."""
 
     fallback: list[str] | None = None
     """Models to ask, in this order, when the model of the chat is down. Unset: `models.fallback`."""
@@ -201,7 +201,7 @@ class Profile(Section, frozen=True):
     `models.summarizer`."""
 
     context_warn_ratio: Annotated[float, Meta(gt=0, le=1)] = CONTEXT_WARN_RATIO
-    """The share of the model's context in use above which answers contain a warning."""
+    """Answers contain a warning when more than this share of the model's context is in use."""
 
     reply_guard: ReplyGuard = ReplyGuard()
     params: dict[str, Any] = {}  # Any: checked against the bounds of thread parameters when the server starts
@@ -210,14 +210,14 @@ class Profile(Section, frozen=True):
     bindings: list[ToolBinding] = []
 
     allow_autonomous: bool = False
-    """Whether the thread parameter `autonomous_no_confirm`, by which a user lets all tools run without approval, has an
-    effect in chats of this profile. Otherwise it does not override the policy `ask`. Set it for assistants whose tools
-    may run unattended."""
+    """Whether the thread parameter `autonomous_no_confirm` has an effect in chats of this profile. With this parameter
+    a user lets all tools run without approval. If false, the parameter does not override the policy `ask`. Set it for
+    assistants whose tools may run unattended."""
 
 
 class Tool(Section, frozen=True):
-    """The operator's settings of one tool, which override the tool's own. A value that is not set keeps the tool's
-    own."""
+    """The operator's settings of one tool, which override the tool's own settings. Where no value is set here, the
+    tool's own value applies."""
 
     enabled: bool = True
     policy: Literal["auto", "ask", "deny", "preview", "client"] | None = None
@@ -227,15 +227,15 @@ class Tool(Section, frozen=True):
     harm."""
 
     description: str = ""
-    """The description for the model, of a tool that this table makes: with `url` an HTTP service, with `policy =
-    "client"` a tool that clients run."""
+    """The description for the model, if this table itself defines the tool: with `url` the tool is an HTTP service,
+    with `policy = "client"` clients run the tool."""
 
     input_schema: dict[str, Any] = {}  # Any: JSON Schema, passed on to models as it is
-    """The JSON Schema of the arguments of such a tool, an object."""
+    """The JSON Schema of the tool's arguments, which are an object, if this table itself defines the tool."""
 
     scopes: list[ScopePath] | None = None
-    """The places that offer the tool, such as ["reports/articles"]; all places inside them offer it too. [] and the
-    default of most tools: all places."""
+    """The places that offer the tool, such as ["reports/articles"]; all places inside them offer it too. []: all places
+    offer the tool, which is also the default of most tools."""
 
     required_role: str = ""
     """The role that a caller's token must have for the tool to be offered."""
@@ -248,8 +248,8 @@ class Tool(Section, frozen=True):
     the object shown."""
 
     preview_type: str = ""
-    """For a commit tool: the payload type of the previews that lead to it. The tools of these previews then need no
-    `payload_type`."""
+    """For a commit tool: the payload type of the previews after which the tool runs. The tools of these previews then
+    need no `payload_type`."""
 
     preview_schema: dict[str, Any] = {}  # Any: JSON Schema, checked when the server starts
     """For a commit tool or the tool of a preview: the JSON Schema of the object that is shown. A preview must match
@@ -259,8 +259,8 @@ class Tool(Section, frozen=True):
     """The part of the results that clients see. hidden: only the model sees the results."""
 
     summarize: list[str] | None = None
-    """The fields of JSON results that the model reads, with dots for inner fields, such as "page.title". []: the first
-    sentence of the result."""
+    """The fields of JSON results that the model reads, with dots for inner fields, such as "page.title". []: the model
+    reads the first sentence of the result."""
 
     category: str = ""
     """The category of the tool. A user can approve all `editing` or all `dangerous` tools of a chat at once."""
@@ -269,34 +269,35 @@ class Tool(Section, frozen=True):
     """Whether to hide the arguments of a running call from clients."""
 
     label_arg: str = ""
-    """The argument that is the label of a call."""
+    """The argument whose value is shown as the label of a call."""
 
     untrusted: bool | None = None
     """Whether the results may contain words of strangers, such as web pages or mail. Once such a result is in a chat,
-    the tools marked `sensitive` ask."""
+    the tools marked `sensitive` need a person's approval."""
 
     approver: Literal["any", "another"] | None = None
-    """another: each call needs the approval of another caller than the one who asked for it. It needs the policy `ask`,
-    and tokens with `approves_for`."""
+    """another: a call must be approved by another caller than the caller who asked for it. This value needs the policy
+    `ask`, and tokens with `approves_for`."""
 
     sensitive: bool | None = None
-    """Whether each call asks a person once untrusted content is in the chat, also with the policy `auto` and after
-    "always allow". Set it for tools that send, pay or delete."""
+    """Whether each call needs a person's approval once untrusted content is in the chat, even with the policy `auto`
+    and after "always allow". Set it for tools that send, pay or delete."""
 
     url: str = ""
     """The address of an HTTP service, which becomes a tool: "https://api.example.com/articles/{id}". Each {name} is an
-    argument. It fills a single path segment or a value in the query, and cannot be in the origin."""
+    argument. An argument fills a single path segment or a value in the query, and cannot be in the origin."""
 
     method: Literal["GET", "HEAD", "DELETE", "POST", "PUT", "PATCH"] = "GET"
-    """The HTTP method. Other arguments are sent in the query, with POST, PUT and PATCH in the JSON body."""
+    """The HTTP method. Arguments that `url` does not name are sent in the query, or in the JSON body with POST, PUT and
+    PATCH."""
 
     headers: dict[str, Secret] = {}
     """Headers of every request to `url`."""
 
     forward_auth: bool | None = None
-    """Whether the tool acts with a credential of the caller: the value of the header
-    `Threadcast-Forward-Authorization`, without `auth.tokens` also that of `Authorization`. It is sent as
-    `Authorization`, only to the origin of `url`, which must be https, or this machine."""
+    """Whether the tool acts with a credential of the caller. The credential is the value of the header
+    `Threadcast-Forward-Authorization`, or, without `auth.tokens`, also of the header `Authorization`. The credential is
+    sent as `Authorization` and only to the origin of `url`, which must use https or be on this machine."""
 
     def __post_init__(self) -> None:
         if self.url:

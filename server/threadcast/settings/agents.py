@@ -1,4 +1,4 @@
-"""The settings of agents that other programs and servers are: `[agents.NAME]`."""
+"""The settings `[agents.NAME]` of agents that are other programs or servers."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ __all__ = ["ConfiguredAgent"]
 
 
 class ConfiguredAgent(Section, frozen=True):
-    """An agent that is another program or server. It answers chats with the mode NAME."""
+    """An agent that is another program or server. The agent answers chats with the mode NAME."""
 
     kind: Literal["acp", "ag_ui"]
     """acp: a coding agent that speaks the Agent Client Protocol, as a child process. ag_ui: a remote agent that speaks
@@ -25,12 +25,12 @@ class ConfiguredAgent(Section, frozen=True):
     """ag_ui: headers of every request, such as Authorization."""
 
     command: list[str] = []
-    """acp: the program and its arguments, such as ["my-coder", "--acp"]. It starts in the folder of a chat, so a part
-    that begins with ./ or ../ is made absolute; in threadcast.toml it starts from that file."""
+    """acp: the program and its arguments, such as ["my-coder", "--acp"]. The program starts in the folder of a chat, so
+    a part that begins with ./ or ../ is made absolute; in threadcast.toml such a part is relative to that file."""
 
     env: list[str] = []
-    """acp: names of the server's variables that the program gets. It gets PATH, HOME, LANG and TMPDIR besides, and no
-    other."""
+    """acp: names of the server's environment variables that the program gets. The program also gets PATH, HOME, LANG
+    and TMPDIR, and no other variables."""
 
     workspace: str = ""
     """acp: the folder in which each chat has a folder of its own. A relative path in threadcast.toml starts from that
@@ -38,23 +38,25 @@ class ConfiguredAgent(Section, frozen=True):
 
     files: Literal["workspace", "client", "none"] = "workspace"
     """acp: how the agent reaches files. workspace: through the server, below the chat's folder. client: through the
-    client that watches the chat, such as an editor, which runs the agent's commands, too. none: by itself, with the
-    rights of its user; the Gemini CLI needs it, because it cannot write new files through a server."""
+    client that watches the chat, such as an editor; this client then runs the agent's commands, too. none: the agent
+    opens files itself, with the rights of its user. The Gemini CLI needs `none`, because it cannot write new files
+    through a server."""
 
     mode: str = ""
     model: str = ""
-    """acp: the mode and the model of new sessions, by the names that the agent gives them. Unset: the agent's own."""
+    """acp: the mode and the model of new sessions, by the names that the agent gives them. Unset: the agent's own
+    defaults."""
 
     idle_seconds: Seconds = 600.0
-    """acp: the program of a chat is ended after this time without a prompt."""
+    """acp: seconds without a prompt after which the program of a chat is ended."""
 
     silence_seconds: Seconds = 300.0
-    """The longest time without a byte of the agent while it works. Set it higher if the agent runs long commands."""
+    """Maximum seconds without a byte from the agent while it works. Set it higher if the agent runs long commands."""
 
     policies: dict[Name, Literal["auto", "ask", "deny"]] = {}
-    """The policies of tools that the agent carries out itself, by name, for the approvals that it asks for: `auto`
-    answers them without asking a person, `deny` rejects them. The default is `ask`. acp: by ACP's kinds of calls, such
-    as `edit` and `execute`."""
+    """The policies for approvals that the agent requests for its own tools, by the name of the tool. `auto` approves
+    without asking a person, `deny` rejects, and the default `ask` asks a person. acp: the names are ACP's kinds of
+    calls, such as `edit` and `execute`."""
 
     enabled: bool = True
 

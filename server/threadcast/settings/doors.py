@@ -18,7 +18,7 @@ Leaving: TypeAlias = Literal["continue", "abort"]
 class Door(Section, frozen=True):
     on_disconnect: Leaving = "continue"
     """What happens to a run when the client that began it disconnects. continue: the run goes on, and can be joined
-    again. abort: the run is stopped. Set it to abort where a client has no other way to stop."""
+    again. abort: the run is stopped. Choose abort for clients that have no other way to stop a run."""
 
 
 class OpenAIDoor(Door, frozen=True):
@@ -27,8 +27,8 @@ class OpenAIDoor(Door, frozen=True):
     OpenAI's API expect, since they stop by closing the request. continue: the run goes on."""
 
     chat_id_header: str = ""
-    """The name of a request header that chooses the chat, such as X-OpenWebUI-Chat-Id. The chat may be new. Set it
-    only if all requests come from a front end that you trust, and that sets the header itself. Empty: no header."""
+    """The name of a request header that chooses the chat, such as X-OpenWebUI-Chat-Id. The chat may be new. Set it only
+    if all requests come from a front end that you trust and that sets the header itself. Empty: no header."""
 
     match_history: bool = False
     """Whether a request without a chat's id continues the chat whose messages equal those of the request. Set it for
@@ -36,7 +36,7 @@ class OpenAIDoor(Door, frozen=True):
 
     user_header: str = ""
     """The name of a request header in which a front end names its user, such as X-OpenWebUI-User-Id. Only chats of the
-    same user are continued by their history. The key `user` of the body counts as well. Empty: no header."""
+    same user are continued by their history. The key `user` of the body names the user as well. Empty: no header."""
 
 
 class ResponsesDoor(Door, frozen=True):
@@ -54,7 +54,7 @@ class AgUiDoor(Door, frozen=True):
 class Doors(Section, frozen=True):
     open: list[DoorName] = msgspec.field(default_factory=lambda: list(DOORS))
     """The doors that are open: openai (Chat Completions), responses (OpenAI's Responses), ai_sdk (the AI SDK's UI
-    messages), ag_ui and mcp. A door that is not in the list costs nothing. Leave out what nobody uses."""
+    messages), ag_ui and mcp. A door that is not in the list costs nothing. Leave out doors that are not used."""
 
     openai: OpenAIDoor = OpenAIDoor()
     responses: ResponsesDoor = ResponsesDoor()

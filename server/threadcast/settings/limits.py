@@ -12,17 +12,18 @@ __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 class Limits(Section, frozen=True):
     worker_max_chats: Count = 2_000
-    """Maximum chats with an open run in one worker, also if it has time for more. A worker without time leaves further
-    chats to others before (`threadcast_worker_load`). Lower it on machines with little memory."""
+    """Maximum chats with an open run in one worker, even if the worker has time for more. A busy worker leaves further
+    chats to others before it reaches this limit (`threadcast_worker_load`). Lower it on machines with little memory."""
 
     runs_per_principal: Annotated[int, Meta(ge=1, le=100_000)] = 64
-    """Maximum runs of one caller that one worker works on at once; further runs wait, and their chats say so. Runs that
-    wait for a person, a client or sub-chats do not count. 64 is four chats with 16 running sub-chats each, and 3 % of
-    `worker_max_chats`. Raise it when all users of a GUI share one token; without tokens all callers are one."""
+    """Maximum runs of one caller that one worker works on at once; further runs wait, and their chats show that they
+    wait. Runs that wait for a person, a client or sub-chats do not count. 64 is four chats with 16 running sub-chats
+    each, and 3 % of `worker_max_chats`. Raise it when all users of a GUI share one token; without tokens all people
+    count as one caller."""
 
     lease_seconds: Seconds = 3.5
-    """Seconds that the chats of a dead worker wait for another worker: work continues after at most this time and a
-    sweep. Raise it on machines that stall for seconds."""
+    """Seconds for which a worker owns a chat without renewal. After a worker dies, another worker continues its chats
+    after at most this time plus one sweep. Raise it on machines that stall for seconds."""
 
     drain_seconds: Seconds = 5.0
     """Seconds that a stopping process gives running work to reach a safe point. Keep it below the 10 s after which
@@ -38,12 +39,12 @@ class Limits(Section, frozen=True):
     headers."""
 
     headers_max: Annotated[int, Meta(ge=20, le=10_000)] = 100
-    """Maximum headers of a request; a request with more is answered with 431. Browsers send about 20, and chains of
-    proxies add a dozen."""
+    """Maximum headers of a request; a request with more headers is answered with 431. Browsers send about 20, and
+    chains of proxies add a dozen."""
 
     header_timeout_seconds: Seconds = 10.0
     """Seconds in which a new connection must send the headers of its first request, and in which headers that have
-    begun must be complete; then the connection is closed. Raise it for clients behind very slow links."""
+    begun must be complete; otherwise the connection is closed. Raise it for clients behind very slow links."""
 
     connections_per_address: Count = 1_000
     """Maximum open connections of one address in one process; further connections are answered with 429. An office
@@ -56,20 +57,20 @@ class Limits(Section, frozen=True):
     tools need the rest."""
 
     unauthorized_per_minute: Count = 30
-    """Answers 401 that an address gets within a minute before further ones are slowed. The page asks about five times
-    before a person signs in. One /64 network of IPv6 counts as one address. Requests with a valid token are never
-    slowed. Raise it where many people without a session open the page behind one address."""
+    """Answers 401 that an address gets within a minute before further answers 401 are delayed. The page asks about five
+    times before a person signs in. One /64 network of IPv6 counts as one address. Requests with a valid token are never
+    delayed. Raise it where many people without a session open the page behind one address."""
 
     unauthorized_delay_seconds: Annotated[float, Meta(ge=0, le=10)] = 1.0
-    """Seconds that each further answer 401 to such an address waits. At most 10 of one address and 500 in all wait at
-    once; beyond that an answer comes at once and closes its connection. 0: no wait."""
+    """Seconds by which each further answer 401 to such an address is delayed. At most 10 answers to one address and 500
+    in all are delayed at once; any further answer is sent at once and its connection is closed. 0: no wait."""
 
     body_max_bytes: Bytes = 16_777_216
     """Maximum bytes of a request body. Raise it for large images, together with the limit of your proxy."""
 
     body_max_values: Annotated[int, Meta(ge=1_000, le=10_000_000)] = 50_000
     """Maximum values (numbers, texts, lists, objects) in the JSON of one request, and in one line of an import; a
-    request with more is answered with 413. So many values take 40 ms to decode and to check, and the worst 16 MiB would
+    request with more is answered with 413. Decoding and checking this many values takes 40 ms; the worst 16 MiB would
     take seconds. A restored history of 1,000 messages has about 10,000 values. Raise it for longer histories."""
 
     import_max_bytes: Annotated[int, Meta(ge=1, le=1_099_511_627_776)] = 1_073_741_824
@@ -81,25 +82,25 @@ class Limits(Section, frozen=True):
     chat in memory, so a higher limit needs more memory."""
 
     storage_per_principal_bytes: Annotated[int, Meta(ge=0, le=1_099_511_627_776)] = 4_294_967_296
-    """Maximum bytes of the store that the chats of one caller may fill, files of chats that do not exist yet included;
+    """Maximum bytes of the store that the chats of one caller may fill, including files of chats that do not exist yet;
     further messages and files are refused with 413 until the caller deletes chats. 4 GiB are some 2,000 photos of a
     phone or a million short messages; without tokens all people are one caller. Lower it if a few callers together
     could fill the store. 0: no limit."""
 
     chats_per_principal: Annotated[int, Meta(ge=0, le=10_000_000)] = 100_000
-    """Maximum chats of one caller, sub-chats included; then the caller must delete chats to create one. A person
-    creates some thousands in a year, and a program that acts for many people more. 0: no limit."""
+    """Maximum chats of one caller, sub-chats included; a caller with this many must delete a chat before creating
+    another. A person creates some thousands in a year, and a program that acts for many people more. 0: no limit."""
 
     bodies_per_principal_bytes: Bytes = 17_825_792
     """Maximum bytes of request bodies of one caller that one process reads at the same time; further bodies are
-    answered with 429, and our clients send them again later. 17 MiB are one of the largest bodies and some small ones.
-    With 17 MiB, commands and files of one caller made the process grow by at most 43 MB (`scripts/bench floods`), with
-    32 MiB by 60 MB and more. Raise it with `body_max_bytes`, or when many people share one token."""
+    answered with 429, and our clients send them again later. 17 MiB hold one body of the largest size and some small
+    bodies. With 17 MiB, commands and files of one caller made the process grow by at most 43 MB (`scripts/bench
+    floods`), with 32 MiB by 60 MB and more. Raise it with `body_max_bytes`, or when many people share one token."""
 
     bodies_max_bytes: Bytes = 134_217_728
-    """Maximum bytes of request bodies that one process reads at the same time, of all callers; further bodies are
-    answered with 503. They are in memory, except imports, which are files of `import_max_bytes` together for one
-    caller, and of twice as much for all callers."""
+    """Maximum bytes of request bodies of all callers that one process reads at the same time; further bodies are
+    answered with 503. The bodies are held in memory. Only imports are files; those of one caller may have
+    `import_max_bytes` together, and those of all callers twice as much."""
 
     answers_per_principal_bytes: Bytes = 12_582_912
     """Maximum bytes of chats and files that one process holds for one caller because its client has not read them yet.
@@ -109,33 +110,35 @@ class Limits(Section, frozen=True):
     one token."""
 
     answers_max_bytes: Bytes = 134_217_728
-    """Maximum bytes of such answers of all callers; further requests are answered with 503."""
+    """Maximum bytes of unread chats and files that one process holds for all callers; further requests are answered
+    with 503."""
 
     body_timeout_seconds: Seconds = 30.0
-    """Seconds in which a request body must arrive, plus one second for each 32 KiB received; also for the rest of a
-    body that was answered before its end. Raise it for clients with connections that stall."""
+    """Seconds in which a request body must arrive, plus one second for each 32 KiB received. The limit also applies to
+    the rest of a body whose request was answered before the body ended. Raise it for clients with connections that
+    stall."""
 
     subscriber_buffer_bytes: Bytes = 262_144
-    """Maximum bytes that wait for one slow reader; beyond it the reader gets a snapshot instead. Each slow reader takes
-    this much memory."""
+    """Maximum bytes that wait for one slow reader; beyond this limit the reader gets a snapshot instead. Each slow
+    reader takes this much memory."""
 
     subscriber_stall_seconds: Seconds = 60.0
-    """Seconds after which a reader that takes no bytes is disconnected, of a stream or of any other answer."""
+    """Seconds after which a reader of a stream or of any other answer is disconnected if it takes no bytes."""
 
     streams_per_principal: Count = 256
     """Maximum open event streams of one caller in one process; further streams are answered with 429. Raise it when all
-    users of a GUI share one token; the next two limits follow unless they are set."""
+    users of a GUI share one token; the next two limits grow with it unless they are set."""
 
     watched_chats_per_principal: Count | None = None
-    """Maximum chats on one caller's streams of several chats, in one process; further ones are answered with 429. Each
-    takes up to 23 kB, also if no chat has the id. Unset: six for each of `streams_per_principal`, so 1,536, which take
-    35 MB. Raise it for clients that show very many chats at once."""
+    """Maximum chats on one caller's streams of several chats, in one process; further chats are answered with 429. Each
+    chat takes up to 23 kB, even if no chat has the given id. Unset: six for each of `streams_per_principal`, so 1,536,
+    which take 35 MB. Raise it for clients that show very many chats at once."""
 
     stream_openings_per_second: Count | None = None
-    """Streams that one caller may open per second in one process, and six times as many chats on streams of several
-    chats; further ones are answered with 429. Ten seconds of silence allow all of `streams_per_principal` at once, as
-    after a restart. Unset: a tenth of `streams_per_principal`, at least 25. Each opening occupies the process for
-    2 ms."""
+    """Streams that one caller may open per second in one process; the caller may open six times as many chats on
+    streams of several chats. Further requests are answered with 429. After ten seconds without openings, all of
+    `streams_per_principal` may be opened at once, as after a restart. Unset: a tenth of `streams_per_principal`, at
+    least 25. Each opening occupies the process for 2 ms."""
 
     streams_max: Count = 20_000
     """Maximum open event streams of one process; further streams are answered with 429. Lower it on small machines: an
@@ -153,19 +156,19 @@ class Limits(Section, frozen=True):
     it for models that think for longer than half an hour."""
 
     agent_awake_seconds: Seconds = 600.0
-    """Seconds that the code of a durable agent may work without beginning or ending an operation. The time in which
-    tools, sub-chats, clients and people work for it does not count. Raise it for steps that take longer."""
+    """Seconds that the code of a durable agent may work without beginning or ending an operation. The time in which the
+    code waits for tools, sub-chats, clients and people does not count. Raise it for steps that take longer."""
 
     client_tools: bool = True
-    """Whether a message may bring tools that its sender carries out (PROTOCOL §12). Their descriptions reach only the
-    model of the sender's own chat. Set it to false if models should see none but your tools."""
+    """Whether a message may define tools that its sender carries out (PROTOCOL §12). Their descriptions reach only the
+    model of the sender's own chat. Set it to false if models should see your tools only."""
 
     tool_timeout_seconds: Seconds = 30.0
     """Seconds for a call of a tool without a timeout of its own."""
 
     question_seconds: Seconds = 3_600.0
-    """Seconds that a tool which asks a person waits for the answer; the tool's own timeout does not count meanwhile.
-    The worker holds the chat as long. Raise it, up to a day, if people answer later."""
+    """Seconds that a tool which asks a person waits for the answer; during this time the tool's own timeout does not
+    run. Until then the worker keeps the chat. Raise it, up to a day, if people answer later."""
 
     turns_per_hour: Annotated[int, Meta(ge=0, le=10_000)] | None = None
     """Maximum runs that one caller may begin within an hour; further runs are answered with 429. 0: no limit. Unset:

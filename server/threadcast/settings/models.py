@@ -27,11 +27,12 @@ DEMO_PROVIDER = "demo"
 
 UNNAMED_MODEL = "default"
 """The name of a provider's model when the operator has named none; it means the first model that the provider lists.
-Servers of a single model answer to any name, so this name is sent while there is no list."""
+Servers of a single model accept any name, so this name is sent before the list is known."""
 
 Prefill: TypeAlias = Literal["auto", "none", "trailing", "prefix", "continue_final_message"]
-"""How a request passes the beginning of an answer: as the last message alone, with `prefix: true` in it, or with
-`continue_final_message: true` beside the messages. auto: as the address or the model's name determines."""
+"""How a request passes the beginning of an answer, always as the last message. trailing: without a further field.
+prefix: with `prefix: true` in that message. continue_final_message: with `continue_final_message: true` beside the
+messages. auto: the address or the model's name determines the way. none: never."""
 
 OPENAI_API = "https://api.openai.com/v1"
 
@@ -42,7 +43,7 @@ VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 """The pattern of names of environment variables that hold keys."""
 
 CONTEXT_TOKENS = 128_000
-"""The context size of a model where neither the operator nor the provider's list tells it."""
+"""The context size, in tokens, of models for which neither the operator nor the provider's list gives a size."""
 
 Price = Annotated[float, Meta(ge=0)]
 
@@ -72,7 +73,8 @@ class Model(Section, frozen=True):
     """Whether answers are streamed. False: each answer is requested as a whole and shown in one piece."""
 
     extra_body: dict[str, Any] = {}  # Any: passed through as it is
-    """Fields that are added to each request, for options that only this server has, such as { top_k = 20 } (PROV-5)."""
+    """Fields that are added to each request, for options that only this provider's server has, such as { top_k = 20 }
+    (PROV-5)."""
 
     price_input: Price | None = None
     """USD per million tokens. The cost of answers and chats is computed from this price and `price_output`, in place of
@@ -91,7 +93,7 @@ class Model(Section, frozen=True):
 
 
 class Provider(Section, frozen=True):
-    """A model provider. Its name in the file is the prefix in `provider/model`."""
+    """A model provider. The provider's name in the file is the prefix in `provider/model`."""
 
     kind: Literal["openai_chat", "openai_responses", "anthropic", "google", "script"] = "openai_chat"
     """The API of the provider: the chat completions of OpenAI, which most model servers offer; OpenAI's Responses API,
@@ -106,15 +108,14 @@ class Provider(Section, frozen=True):
     have other defaults."""
 
     api_key_env: str = ""
-    """The name of the environment variable that holds the key, of letters, digits and _. Empty: `api_key`, or no
-    key."""
+    """The name of the environment variable that holds the key; letters, digits and _ are allowed. Empty: `api_key`, or
+    no key."""
 
     api_key: Secret | None = None
     """The key itself. `api_key_env` keeps the key out of the file."""
 
     connect_timeout_seconds: Seconds = 5.0
-    """Seconds to connect to the provider. Seconds to connect to the provider. Raise it for servers behind slow
-    tunnels."""
+    """Seconds to connect to the provider. Raise it for servers behind slow tunnels."""
 
     idle_timeout_seconds: Seconds = 120.0
     """Seconds of silence, before or during an answer, after which the call fails. Raise it for local models that load
@@ -122,15 +123,15 @@ class Provider(Section, frozen=True):
 
     prefill: Prefill = "auto"
     """How a request passes the beginning of an answer that the model must continue. For `openai_chat`, `trailing` sends
-    it as the last message (llama.cpp, Ollama, many models of OpenRouter); `prefix` is for Mistral and for DeepSeek
-    under /beta; `continue_final_message` is for vLLM; `none` never sends it. `auto` means `prefix` at the addresses of
-    Mistral and DeepSeek, else `none`. `anthropic`: auto decides by the model's name, up to Claude 4.5; trailing and
-    none hold for all models. If a request has no prefill, the model receives an instruction to continue, and after a
-    crash the answer begins again."""
+    this beginning as the last message (llama.cpp, Ollama, many models of OpenRouter); `prefix` is for Mistral and for
+    DeepSeek under /beta; `continue_final_message` is for vLLM; `none` never sends it. `auto` means `prefix` at the
+    addresses of Mistral and DeepSeek, else `none`. For `anthropic`, `auto` sends it to models up to Claude 4.5, which
+    are recognized by name; `trailing` and `none` apply to all models. If a request has no prefill, the model receives
+    an instruction to continue, and after a crash the answer begins again."""
 
     prompt_caching: bool = True
     """Only `anthropic`: whether the provider caches the beginning of a prompt for five minutes. Cached tokens cost a
-    quarter more the first time and a tenth afterwards. Turn it off for chats of one question."""
+    quarter more the first time and a tenth afterwards. Turn it off for chats that consist of one question."""
 
     api_version: str = ""
     """Only `google`: v1 or v1beta. Empty: the default of the SDK."""
@@ -151,8 +152,8 @@ class Provider(Section, frozen=True):
     reports its progress in reading a prompt. Empty: the software that the server's list of models names, if any."""
 
     samplers: list[Literal["top_k", "min_p", "repetition_penalty", "seed", "stop"]] | None = None
-    """Only `openai_chat`: the samplers that may be sent; other samplers are refused. Unset: those of `program`, else
-    seed and stop, since OpenAI and others answer 400 to unknown fields."""
+    """Only `openai_chat`: the samplers that may be sent; other samplers are refused. Unset: the samplers of `program`,
+    else seed and stop, since OpenAI and others answer 400 to unknown fields."""
 
     models: list[Model] = []
     """The models of the provider. The first model is the default when `models.default` is not set. Empty: the
@@ -196,8 +197,8 @@ class Models(Section, frozen=True):
 
     demo: bool | None = None
     """Whether the demo models and tools are offered. Unset: only while all configured providers are of the kind
-    `script`, or if the configuration names a demo model. Once there are tokens, only those demo tools are offered that
-    a `[tools.NAME]` table or a list of tools of a profile names."""
+    `script`, or if the configuration names a demo model. Once there are tokens, only demo tools that a `[tools.NAME]`
+    table or a profile's list of tools names are offered."""
 
     show_reasons: bool = True
     """Whether users see the provider's error message when a call was refused or failed, without secrets. Set it to

@@ -31,6 +31,7 @@ def advice_on_file(path: Path, secrets: Iterable[tuple[str, object]]) -> Iterato
 
 
 def _is_secret(name: str, value: object) -> bool:
-    """Return whether a value is or contains a secret. The address of a store is one only if it has a password."""
+    """Return whether a value is or contains a secret. The address of a store is a secret only if it contains a
+    password."""
     found = [secret for secret in secrets_of(value) if secret]
     return len(found) > 1 if name == "store.url" else bool(found)

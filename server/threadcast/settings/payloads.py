@@ -16,8 +16,8 @@ class Payload(Section, frozen=True):
     """The description for the model: what the data is, and when to show it."""
 
     schema: dict[str, Any] = {}  # Any: JSON Schema, checked when the server starts
-    """The JSON Schema (2020-12) of the data, an object; for a preview, of the preview's `object`. Unset: all data is
-    valid."""
+    """The JSON Schema (2020-12) of the data, which must be an object; for a preview, the schema of the preview's
+    `object`. Unset: all data is valid."""
 
     marker: Annotated[str, Meta(pattern=r"^([A-Z][A-Z0-9_]{0,63})?$")] = ""
     """The word before the data in a model's text, such as CHART. Empty: only tools can make this type."""

@@ -11,7 +11,8 @@ __all__ = ["secrets_of"]
 
 
 def secrets_of(settings: object) -> Iterator[str]:
-    """Yield every secret in a tree of settings, with the passwords inside a URL and the X of `Bearer X`."""
+    """Yield every secret in a tree of settings. A secret URL also yields its passwords, and a secret such as `Bearer X`
+    also yields X."""
     if isinstance(settings, Secret):
         value = settings.reveal()
         yield value

@@ -28,7 +28,7 @@ class Server(Section, frozen=True):
     """Port to listen on. Change it when another program uses the port; 0 means any free port."""
 
     cors_origins: list[str] = []
-    """Origins whose pages may call this server, such as "https://app.example.com"; "*" for all. Set it when another
+    """Origins whose pages may call this server, such as "https://app.example.com"; "*" for all. Set it if another
     server serves your GUI."""
 
     public_url: str = ""
@@ -41,7 +41,7 @@ class Server(Section, frozen=True):
     never count."""
 
     log_format: Literal["auto", "json", "pretty"] = "auto"
-    """Format of the logs. Format of the logs. auto: pretty on a terminal, else JSON."""
+    """Format of the logs. auto: pretty on a terminal, else JSON."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level that is logged. Set it to debug to look for the cause of a problem."""
@@ -49,11 +49,12 @@ class Server(Section, frozen=True):
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
     """Port on which `threadcast worker` serves /metrics, /livez and /readyz, on `metrics_host`. 0: no port. `serve` and
     `web` serve them on `port`. Set a different port for each worker of a machine when a monitoring system reads these
-    pages. With `--processes`, also of `web`, the first process has this port and each further process the next port."""
+    pages. With `--processes` of `worker` or `web`, the first process uses this port and each further process uses the
+    next port."""
 
     metrics_host: str = "127.0.0.1"
-    """Address on which `metrics_port` listens. The port asks for no token, so change it ("0.0.0.0") only where the
-    network lets in the monitoring system alone, such as inside a cluster."""
+    """Address on which `metrics_port` listens. The port needs no token, so change it ("0.0.0.0") only where no other
+    machine than the monitoring system can reach the port, such as inside a cluster."""
 
     app: str = ""
     """A Python file whose tools are offered to models (`serve --app my_tools.py`). A relative path in threadcast.toml
@@ -118,16 +119,16 @@ def _check_browser_origin(origin: str, field: str, others: str = "") -> None:
 
 
 STORE_MEMORY_MIN_BYTES = 16_777_216
-"""The smallest `store.memory_max_bytes`. An empty store takes some MB itself; with less it could not even start."""
+"""The smallest `store.memory_max_bytes`. An empty store takes some MB, so it could not even start with less."""
 
 
 class Store(Section, frozen=True):
     url: Secret | None = None
     """Address of Redis ≥ 7.0 or Valkey, such as redis://127.0.0.1:6379/0; the address may contain a password. Behind
     Sentinel: redis+sentinel://a:26379,b:26379,c:26379/service/0 (`rediss+sentinel` with TLS), with user and password of
-    the primary before the hosts, and those of the sentinels as ?sentinel_username=…&sentinel_password=…; then a
-    failover needs no restart. For a Cluster, some of its nodes: redis+cluster://a:6379,b:6379 (`rediss+cluster` with
-    TLS). Unset: a private store in `data_dir`. Set it to run several processes, or to keep the data elsewhere."""
+    the primary before the hosts, and user and password of the sentinels as ?sentinel_username=…&sentinel_password=…;
+    then a failover needs no restart. For a Cluster, some of its nodes: redis+cluster://a:6379,b:6379 (`rediss+cluster`
+    with TLS). Unset: a private store in `data_dir`. Set it to run several processes, or to keep the data elsewhere."""
 
     data_dir: str = ".threadcast"
     """The directory of the private store and of the tools' files. Change it to run several servers on one machine."""
@@ -208,8 +209,8 @@ class Token(Section, frozen=True):
     metrics: the caller may read /metrics, which tells about the work of all callers."""
 
     approves_for: frozenset[Name] = frozenset()
-    """Callers in whose chats this caller decides about calls of tools with `approver = "another"`. It needs the
-    permission approve. The approver sees the arguments of these calls and nothing else of the chats."""
+    """Callers in whose chats this caller decides about calls of tools with `approver = "another"`. This caller needs
+    the permission approve. The approver sees the arguments of these calls and nothing else of the chats."""
 
     roles: frozenset[Name] = frozenset()
     """Roles of the caller. A tool may require a role, and a prompt may contain the roles."""

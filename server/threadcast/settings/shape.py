@@ -107,8 +107,8 @@ def _check_name(key: str, hint: Any, path: str) -> None:  # Any: a type hint
 
 
 def check_shape(value: object, hint: Any, path: str) -> None:  # Any: a type hint
-    """Refuse unknown keys, unknown choices, and other values in place of a table or a list. msgspec checks the rest
-    later."""
+    """Refuse unknown keys, unknown choices, and other values in place of a table or a list. msgspec later checks
+    everything else."""
     fields, entry = fields_of(hint), _entry(hint)
     wanted = _plain(hint)
     if fields is not None or entry is not None:

@@ -20,8 +20,8 @@ _INSIDE = re.compile(rf"{_SCHEME}\S*[^\s;,.:)\]}}'\"]")
 
 
 def masked(text: str) -> str:
-    """Return `text` with every URL in it as `shown_url` shows it. A text that begins with a URL counts as a URL as a
-    whole, even with spaces in it."""
+    """Return `text` with every URL masked as by `shown_url`. A text that begins with a URL is treated as one URL, even
+    if it contains spaces."""
     if _WHOLE.match(text):
         return shown_url(text)
     return _INSIDE.sub(lambda found: shown_url(found[0]), text)

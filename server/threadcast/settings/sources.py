@@ -1,9 +1,9 @@
 """Reads settings from the file, the environment and the flags, and records the source of each value. A later source
-overrides an earlier one.
+overrides an earlier source.
 
-The command line calls `load_settings` once, before anything opens. It reads one file and the given environment, and
-opens no socket. The error for an invalid value or an unknown name contains the name, its source and, if there is one,
-the similar name that was probably meant.
+The command line calls `load_settings` once, before anything opens. `load_settings` reads one file and the given
+environment, and opens no socket. The error for an invalid value or an unknown name contains the name, its source and,
+if there is one, the similar name that was probably meant.
 
     threadcast.toml                 [server] port = 9000
     THREADCAST_SERVER__PORT=9000    any value by its path; lists and tables as JSON
@@ -113,8 +113,8 @@ def load_settings(
 ) -> Loaded:
     """Read all sources. `flags` maps paths (`server.port`) to values; None means not given.
 
-    A `file`, or the file that THREADCAST_CONFIG names, must exist. Without either, threadcast.toml is read if it
-    exists.
+    A given `file`, or the file that THREADCAST_CONFIG names, must exist. If neither is given, threadcast.toml is read
+    if it exists.
 
     Raises: BadSettings: a value is invalid; the message names the value.
     """
@@ -187,7 +187,7 @@ class _Gathering:
         for agent in self._table.get("agents", {}).values():
             if isinstance(agent.get("workspace"), str) and agent["workspace"]:
                 agent["workspace"] = str(directory / Path(agent["workspace"]).expanduser())
-            if isinstance(agent.get("command"), list):  # its program starts in the folder of a chat
+            if isinstance(agent.get("command"), list):  # the agent's program starts in the folder of a chat
                 agent["command"] = [
                     str(directory.absolute() / part) if part.startswith(("./", "../")) else part
                     for part in agent["command"]
@@ -254,7 +254,7 @@ class _Gathering:
         """Read the keys of providers with `api_key_env`."""
         for name, provider in self._providers().items():
             variable = provider.get("api_key_env")
-            if not isinstance(variable, str) or not VARIABLE.fullmatch(variable):  # refused later, with its path
+            if not isinstance(variable, str) or not VARIABLE.fullmatch(variable):  # a later error names the key's path
                 continue
             if provider.get("api_key"):
                 raise BadSettings(
@@ -283,7 +283,7 @@ class _Gathering:
         demo, real = self._table["models"].get("demo"), [n for n, p in providers.items() if p.get("kind") != "script"]
         if demo or (demo is None and not real):
             self._table["models"]["default"] = DEMO_MODEL
-        if providers or demo is False:  # OpenAI lists many models and each costs money, so the operator has to choose
+        if providers or demo is False:  # OpenAI lists many models, which all cost money, so the operator must choose
             answer = f"chats use {DEMO_MODEL}" if self._table["models"].get("default") else "each chat must choose one"
             self.notes.append(
                 f"no model of {', '.join(providers) or 'any provider'} is chosen, so {answer}; "

@@ -1,7 +1,7 @@
 """The building blocks of settings: secrets, sections, and the types of names, times and sizes.
 
-Each section of `threadcast.toml` is a frozen struct that refuses unknown keys. Secrets are `Secret`s, whose `repr`,
-`str` and log lines never contain the value.
+Each section of `threadcast.toml` is a frozen struct that refuses unknown keys. A `Secret` holds a secret; its `repr`,
+its `str` and its log lines never contain the value.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Bytes: TypeAlias = Annotated[int, Meta(ge=1_024, le=4_294_967_296)]
 
 
 class Secret:
-    """A secret string, which only `reveal` returns."""
+    """A secret string; only `reveal` returns the value."""
 
     __slots__ = ("_value",)
 
@@ -40,7 +40,7 @@ class Secret:
 
 
 def revealed(secrets: Mapping[str, Secret]) -> dict[str, str]:
-    """Return the values behind a table of secrets."""
+    """Return the revealed values of a table of secrets."""
     return {name: secret.reveal() for name, secret in secrets.items()}
 
 

@@ -1,7 +1,7 @@
 """Tools that agents of other frameworks carry out themselves, inside their framework.
 
-They are in the list of tools and under the policies like every other tool, but run only in a run of their agent, which
-binds the function of each call.
+The list of tools and the policies include these tools like all others, but a tool runs only in a run of its agent, and
+the agent binds the function of each call.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -21,8 +21,9 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["AgentTool", "CallFunction", "DeclaredAgentTool", "carried_out_by"]
 
 CallFunction: TypeAlias = Callable[[JsonObject, ToolContext], Awaitable[Any]]  # Any: what a tool returns
-"""Runs one call with its arguments, after bindings and a person's edits were applied. It returns any value that a tool
-may return: a text, a `ToolResult`, or JSON. It raises `ToolFailed` with a sentence for the model."""
+"""Runs one call with its arguments, after bindings and a person's edits were applied. The function returns any value
+that a tool may return: a text, a `ToolResult`, or JSON. To fail, it raises `ToolFailed` with a sentence for the
+model."""
 
 _bound: ContextVar[CallFunction | None] = ContextVar("the function of the call that runs now", default=None)
 

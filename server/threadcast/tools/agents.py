@@ -14,7 +14,8 @@ from threadcast.tools.python import tool
 __all__ = ["agent_status", "delegate", "start_agent", "stop_agent"]
 
 DELEGATE_TIMEOUT_SECONDS = 1_800
-"""Timeout of a delegated task: half an hour, since it may have many rounds and approvals; then its chat is stopped."""
+"""Timeout of a delegated task: half an hour, since the task may have many rounds and approvals. At the timeout its chat
+is stopped."""
 
 Task = Annotated[str, "the task with all necessary information, since the new chat does not contain this chat"]
 Mode = Annotated[str, "the profile of the new chat; empty for the profile of this chat"]

@@ -32,20 +32,21 @@ __all__ = [
 Policy: TypeAlias = Literal["auto", "ask", "deny", "preview", "client"]
 
 Retry: TypeAlias = Literal["once", "idempotent", "safe"]
-"""Whether a call may run again after its worker died during the call: `once` only if a person decides so; `idempotent`
-with the same key; `safe` always, since the tool has no effects (DESIGN §7)."""
+"""Whether a call may run again after its worker died during the call: a call of a `once` tool runs again only if a
+person decides so, a call of an `idempotent` tool runs again with the same key, and a call of a `safe` tool always runs
+again, since the tool has no effects (DESIGN §7)."""
 
 DEFAULT_TIMEOUT_SECONDS = DEFAULT_LIMITS.tool_timeout_seconds
 """The timeout of a tool without a timeout of its own (LOOP-15). The operator can change it with
 `limits.tool_timeout_seconds`."""
 
 MEMORY_MAX_BYTES = 65_536
-"""Maximum bytes of the tools' memory of a chat, as JSON; it is loaded whenever a worker takes the chat."""
+"""Maximum bytes of the tools' memory of a chat, as JSON. The memory is loaded whenever a worker takes the chat."""
 
 
 class Payload(msgspec.Struct, frozen=True):
-    """Structured data for clients; the model sees only the tool's text (PAY-8). Without a `summary`, the type's
-    summariser makes one."""
+    """Structured data for clients; the model sees only the tool's text (PAY-8). Without a `summary`, the summariser of
+    the payload type makes the summary."""
 
     type: str
     data: JsonObject
@@ -59,7 +60,7 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text of a value that the tool returned, which durable agents receive.
 
     `memory_patch` is merged into the tools' private memory of this chat (`ToolContext.memory`), whose keys expire after
-    `memory_ttl_seconds` (None: never). A value of None deletes its key.
+    `memory_ttl_seconds` (None: never). In the patch, a value of None deletes its key.
     """
 
     content: str

@@ -1,4 +1,4 @@
-"""Makes the arguments of a tool optional that its profile's bindings fill in from the request's context (LOOP-11).
+"""Makes those arguments of a tool optional that the profile's bindings fill in from the request's context (LOOP-11).
 
 The model need not repeat values of the context: bound arguments stay in the schema, so that the model may choose
 another value, but they become optional. `agent_loop/calls/bindings.py` fills in the arguments; this class only
@@ -18,8 +18,8 @@ __all__ = ["BoundTool", "without_bound"]
 
 
 class BoundTool:
-    """Wraps `tool` and puts `bindings` before those of its author: the first binding with a value fills its
-    argument."""
+    """Wraps `tool` and puts `bindings` before the bindings of the tool's author. The first binding with a value fills
+    the argument."""
 
     def __init__(self, tool: Tool, bindings: Sequence[Binding]) -> None:
         self._tool = tool

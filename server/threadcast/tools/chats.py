@@ -15,8 +15,8 @@ __all__ = ["NO_CHATS", "AgentView", "ChatsPort", "ChildResult", "ChildWish"]
 
 
 class ChildResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a child chat. `outcome`: complete, error, aborted, limit or interrupted; `text` is its last answer
-    (at most 64,000 characters) or the error; `message_id` is the answer's id in `chat_id`."""
+    """The result of a child chat. `outcome`: complete, error, aborted, limit or interrupted; `text` is the child chat's
+    last answer (at most 64,000 characters) or the error; `message_id` is the answer's id in `chat_id`."""
 
     chat_id: str
     outcome: str
@@ -25,7 +25,8 @@ class ChildResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentView(msgspec.Struct, frozen=True, kw_only=True):
-    """A background agent: `status` is running, completed, error or aborted, `summary` the beginning of its answer."""
+    """A background agent: `status` is running, completed, error or aborted; `summary` is the beginning of the agent's
+    answer."""
 
     agent_id: str
     title: str
@@ -34,9 +35,9 @@ class AgentView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChildWish(TypedDict, total=False):
-    """Options of a child chat. `mode` '' is the profile of this chat, with its model and scope; `params` are thread
-    parameters (PROTOCOL §16); `context` None is the context of this run; `name` ("0") distinguishes several children of
-    one call: the same name gives the same chat, also after a crash."""
+    """Options of a child chat. An empty `mode` means the profile of this chat, with its model and scope. `params` are
+    thread parameters (PROTOCOL §16). If `context` is None, the child gets the context of this run. `name` (default "0")
+    distinguishes several children of one call: the same name gives the same chat, even after a crash."""
 
     mode: str
     params: JsonObject | None
@@ -50,7 +51,8 @@ class ChatsPort(Protocol):
         """Run a child chat with `prompt` and wait until it ends.
 
         Raises:
-            ToolFailed: too many chats, too deep, an unknown mode, or an invalid prompt or parameter.
+            ToolFailed: there are too many chats, child chats are nested too deep, the mode is unknown, or the prompt or
+                a parameter is invalid.
         """
 
     async def start(self, prompt: str, *, wake: bool = False, **wish: Unpack[ChildWish]) -> str:
@@ -62,7 +64,7 @@ class ChatsPort(Protocol):
         """Ask a background agent of this chat to end. Raises ToolFailed when no such agent runs."""
 
     def agents(self) -> list[AgentView]:
-        """Return the background agents of this chat; the most recently reported agent comes last."""
+        """Return the background agents of this chat. The agent with the newest report comes last."""
 
 
 class _NoChats:

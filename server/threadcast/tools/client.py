@@ -21,7 +21,7 @@ ANY_OBJECT: JsonObject = {"type": "object", "properties": {}}
 
 
 class ClientTool:
-    """A `Tool` that has only a description, and cannot run at the server."""
+    """A `Tool` that has only a description and cannot run on the server."""
 
     policy: Policy = "client"
     retry: Retry = "once"
@@ -40,5 +40,5 @@ class ClientTool:
         self.timeout_seconds = timeout_seconds or CLIENT_TIMEOUT_SECONDS
 
     def run(self, arguments: JsonObject, context: ToolContext) -> AsyncIterator[ToolOutput]:
-        """Raise ToolFailed: the agent publishes such a call and never runs it."""
+        """Raise ToolFailed, because the agent only publishes calls of this tool and never runs them."""
         raise ToolFailed("This tool runs at a client, not at the server.")

@@ -62,16 +62,16 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     """The context of a tool call, besides the arguments (TOOL-2).
 
     `idempotency_key` stays the same when the call runs again after a crash. `data_dir` is the only directory that a
-    tool may write to. `report` publishes progress, or an event for clients, at once and from any thread. `scope` is the
-    chat's place in the profile. `interaction` describes a message that was not typed, such as a spoken one (CMD-18).
-    `payloads` are the payloads that the user has been shown on the active path, by id. `chats` runs child chats of the
-    call, `processes` runs processes that outlive the call, and `ask` asks people a question and waits for the answer;
-    use them only in the loop's thread. `memory` is the
-    private memory of this chat's tools at the beginning of the call (`ToolResult.memory_patch`).
+    tool may write to. `report` publishes progress or an event for clients at once, and may be called from any thread.
+    `scope` is the chat's place in the profile. `interaction` describes a message that was not typed, such as a spoken
+    message (CMD-18). `payloads` maps ids to the payloads that the user has been shown on the active path. `chats` runs
+    child chats of the call, `processes` runs processes that outlive the call, and `ask` asks people a question and
+    waits for the answer; use these three only in the loop's thread. `memory` is the private memory of this chat's tools
+    at the beginning of the call (`ToolResult.memory_patch`).
 
     `authorization` returns the credential that the caller sends for tools with the trait `forward_auth` (PROTOCOL §1),
-    or None if the server no longer holds a value or never received one. It is never a token of this server. A tool must
-    send the value only to the service for which it is meant, and never show it.
+    or None if the server no longer holds a value or never received one. The credential is never a token of this server.
+    A tool must send the credential only to the service for which it is meant, and never show it.
     """
 
     chat_id: str

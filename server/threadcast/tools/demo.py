@@ -30,10 +30,12 @@ from threadcast_protocol.wire.errors import ToolFailed
 __all__ = ["DEMO_TOOLS", "calculator", "clock", "countdown", "write_note"]
 
 NUMBER_MAX_BITS = 4_096
-"""1,233 digits: below Python's own limit of 4,300 for writing an int, and computed in microseconds."""
+"""Maximum bits of a number: 1,233 digits. This is below Python's own limit of 4,300 digits for writing an int, and such
+numbers are computed in microseconds."""
 
 NOTES_MAX = 200
-"""Notes and folders in the notebook of one caller, at most 50 MB: a caller must not fill the disk."""
+"""Maximum notes and folders in the notebook of one caller. They take at most 50 MB, so a caller cannot fill the
+disk."""
 
 _Number = int | float
 
@@ -56,7 +58,7 @@ def clock(time_zone: Annotated[str, "IANA name such as Europe/Paris; empty for U
     if time_zone not in ("", "UTC"):
         try:
             zone = ZoneInfo(time_zone)
-        except (OSError, ValueError, KeyError):  # unknown, malformed, or a directory of the zone files
+        except (OSError, ValueError, KeyError):  # the zone is unknown, malformed, or a directory of zone files
             raise ToolFailed(f"There is no time zone {time_zone!r}; use an IANA name such as Europe/Paris.") from None
     return datetime.now(zone).strftime("%A %Y-%m-%d %H:%M:%S %z")
 
@@ -118,22 +120,22 @@ def write_note(
     """Write a note into the notebook."""
     root = (Path(ctx.data_dir) / "notes").resolve() / _folder_of(ctx.principal.id)
     try:
-        path = (root / name).resolve()  # follows links, so that a link out of the notebook is recognised
+        path = (root / name).resolve()  # links are followed, so that a link out of the notebook is recognised
         if not path.is_relative_to(root) or path == root:
             raise ToolFailed(f"The name {name!r} leads out of the notebook; use a plain relative name.")
         if not path.exists() and sum(1 for _ in islice(root.rglob("*"), NOTES_MAX)) >= NOTES_MAX:
             raise ToolFailed(f"The notebook is full: it has {NOTES_MAX} notes and folders. Replace another note.")
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace_file(path, text)
-    except (OSError, ValueError) as wrong:  # ValueError: a NUL in the name
+    except (OSError, ValueError) as wrong:  # ValueError: the name contains NUL
         reason = wrong.strerror if isinstance(wrong, OSError) else "the name is not a file name"
         raise ToolFailed(f"The note {name!r} could not be written: {reason}.") from None
     return f"Wrote {path.relative_to(root)} ({len(text.encode())} bytes)."
 
 
 def _folder_of(principal_id: str) -> str:
-    """Return the name of a caller's folder: no two callers share a folder, not even on file systems that ignore case,
-    and no id leads out of the notebook."""
+    """Return the name of a caller's folder. Different callers have different folders, even on file systems that ignore
+    case, and no id leads out of the notebook."""
     return re.sub(r"[^a-z0-9_-]", lambda found: f"%{ord(found[0]):x}.", principal_id) or "%"
 
 

@@ -1,4 +1,4 @@
-"""Reads the descriptions of a tool and of its parameters from a docstring, by griffe."""
+"""Reads the descriptions of a tool and of its parameters from a docstring, with the library griffe."""
 
 import re
 

@@ -3,8 +3,8 @@ result.
 
 A tool's origin is fixed: arguments fill single path segments and query values, and redirects are not followed, so
 neither a model nor a service can direct credentials elsewhere. Sent credentials are removed from answers, and errors
-contain only their type, since their texts may quote headers. All tools share one client, which is closed with the
-worker.
+show only the type of the exception, since its text may quote headers. All tools share one client, which is closed with
+the worker.
 """
 
 import re
@@ -39,7 +39,7 @@ RESPONSE_MAX_BYTES = 1024 * 1024
 closed."""
 
 EXCERPT_MAX_CHARACTERS = 500
-"""Characters shown of a failure's body, whose reason is usually at its beginning."""
+"""Maximum characters shown of the body of a failure; the reason is usually at its beginning."""
 
 CONNECT_SECONDS = 5.0
 """Seconds to connect to a service; the runner limits the whole call by the tool's timeout."""
@@ -60,8 +60,8 @@ class HttpClient:
         self._clients: dict[bool, httpx2.AsyncClient] = {}
 
     def get(self, host: str) -> "httpx2.AsyncClient":
-        """Return the client for a host. No proxy of the environment is used for this machine: a proxy elsewhere cannot
-        reach its services, and would read the credentials in plain http."""
+        """Return the client for a host. For services on this machine, the environment's proxies are not used, because a
+        proxy elsewhere cannot reach these services and would read the credentials in plain http."""
         import httpx2
 
         is_here = is_loopback(host)
@@ -161,7 +161,8 @@ class HttpTool:
                 note = f"\n[cut at {RESPONSE_MAX_BYTES} bytes]" if len(content) > RESPONSE_MAX_BYTES else ""
                 return response.status_code, text + note
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError, LookupError) as wrong:
-            # The message has only the error's type, since some texts quote the header that could not be sent.
+            # The message has only the error's type, since the text of some errors quotes the header that could not be
+            # sent.
             raise ToolFailed(f"The request to the service failed ({type(wrong).__name__}).") from None
 
 
@@ -169,7 +170,7 @@ def expand(template: str, arguments: JsonObject) -> tuple[str, JsonObject]:
     """Return the URL with its placeholders filled in, and the remaining arguments.
 
     Raises:
-        ToolFailed: an argument is missing, or would be more than one path segment.
+        ToolFailed: an argument is missing, or would fill more than one path segment.
     """
     used: set[str] = set()
     path, question, query = template.partition("?")
@@ -204,7 +205,7 @@ def _word(arguments: JsonObject, name: str) -> str:
 
 
 def _query(values: JsonObject) -> str:
-    """Encode a query: lists as repeated names, objects as JSON, null left out."""
+    """Encode a query. Lists become repeated names, objects become JSON, and null values are left out."""
     pairs: list[tuple[str, str]] = []
     for name, value in values.items():
         for each in value if isinstance(value, list) else [value]:
@@ -235,6 +236,6 @@ def _redacted(text: str, headers: Mapping[str, str]) -> str:
 
 
 def _schema_of(url: str) -> JsonObject:
-    """Return the schema of a tool without a configured one: the placeholders of its URL."""
+    """Return the schema of a tool for which no schema is configured. Its arguments are the placeholders of the URL."""
     names = list(dict.fromkeys(_PLACE.findall(url)))
     return {"type": "object", "properties": {name: {"type": "string"} for name in names}, "required": names}

@@ -1,6 +1,6 @@
 """Wraps a tool with the operator's settings, which override the tool's own.
 
-The wrapper is made when the server starts, and for MCP tools whenever their server connects; all code that runs or
+The wrapper is made when the server starts, and for MCP tools whenever their server connects. All code that runs or
 describes a tool uses the wrapper.
 """
 

@@ -18,7 +18,7 @@ __all__ = ["GET_PAYLOAD", "get_payload"]
 GET_PAYLOAD = "get_payload"
 
 NAMED_MAX_COUNT = 20
-"""Number of the newest ids in the error for an unknown id: enough to find the intended payload."""
+"""Number of the newest ids that the error for an unknown id lists, which is enough to find the intended payload."""
 
 
 @tool(name=GET_PAYLOAD, retry="safe")

@@ -18,7 +18,8 @@ __all__ = ["Preview"]
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """`object` would be saved; `object_id` is the id of the object that it would change, None for a new object.
+    """`object` is the object that would be saved. `object_id` is the id of the object that would be changed, None for a
+    new object.
 
     The commit tool is called with the object's fields, and with `object_id` unless it is None. `before` is the present
     object, shown for comparison and not passed to any tool.
@@ -31,7 +32,7 @@ class Preview(msgspec.Struct, frozen=True):
 
     @property
     def data(self) -> JsonObject:
-        """Return the payload's `data`; it has `object_id` only for a change of an existing object (GATE-4)."""
+        """Return the payload's `data`; the data has `object_id` only for a change of an existing object (GATE-4)."""
         named: JsonObject = {} if self.object_id is None else {"object_id": self.object_id}
         is_update = self.object_id is not None
         before: JsonObject = {} if self.before is None else {"before": self.before}

@@ -1,10 +1,10 @@
-"""The guard of one background process: starts the process, waits for it, and ends all its descendants.
+"""The guard of one background process. The guard starts the process, waits for it, and ends all its descendants.
 
-Run by path as `python -I -S process_child.py LIFE REPORT BINARY ARGUMENTS...`, so it imports nothing of this package.
-LIFE is the read end of a pipe whose other end only the worker holds: it closes when the worker dies in any way, and
-then the whole process group is killed. REPORT is the write end of a pipe for one line: the exit code, or `!` and the
-reason of a failed start. The worker starts the guard in a new session, so the group contains only the guard and its
-descendants.
+The worker runs this file by path as `python -I -S process_child.py LIFE REPORT BINARY ARGUMENTS...`, so it imports
+nothing of this package. LIFE is the read end of a pipe; only the worker holds the other end. The pipe closes when the
+worker dies in any way, and then the whole process group is killed. REPORT is the write end of a pipe for one line: the
+exit code, or `!` and the reason of a failed start. The worker starts the guard in a new session, so the group contains
+only the guard and its descendants.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ def main() -> None:
     os.set_blocking(wakeup, False)
     signal.set_wakeup_fd(wakeup)
     # The handlers are installed before the child starts, so that the end of the child is never missed. Other signals
-    # are for the child alone: the guard must stay to report and clean up. exec resets handlers, but not ignored
-    # signals.
+    # are for the child alone, because the guard must stay alive to report and clean up. exec resets handlers, but not
+    # ignored signals.
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     try:

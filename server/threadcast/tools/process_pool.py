@@ -1,4 +1,4 @@
-"""Starts, reads and ends the background processes of one worker, leaving none behind.
+"""Starts, reads and ends the background processes of one worker, so that none outlives the worker.
 
 The caller that starts a process gets one callback at its end. Each process runs under a guard (`process_child.py`) in
 its own session, so that ending it ends all its descendants, and a worker killed with -9 leaves no process behind.
@@ -32,17 +32,18 @@ OUTPUT_MAX_BYTES = 64_000
 """Bytes kept from the end of a process's output; models read it and pay for each token."""
 
 ENDED_KEPT = 256
-"""Number of ended processes whose output can still be read, the newest: 16 MB at most."""
+"""Number of the newest ended processes whose output can still be read. Their output takes 16 MB at most."""
 
 KILL_GRACE_SECONDS = 0.4
 """Seconds from SIGTERM to SIGKILL: a draining worker has one second for everything (DESIGN §4.6)."""
 
 LAST_WORDS_SECONDS = 0.2
-"""Seconds to read the rest of an ended process's pipe."""
+"""Seconds to read the rest of the output of an ended process from its pipe."""
 
 GONE_SECONDS = 1.0
-"""Seconds from SIGKILL to the end. The kernel takes microseconds, unless the process sleeps in a driver or on a dead
-network disk: then it cannot be ended, and the worker must not wait for it."""
+"""Seconds that the worker waits for the end of a process after SIGKILL. The kernel takes microseconds, unless the
+process sleeps in a driver or on a dead network disk. Such a process cannot be ended, and the worker must not wait for
+it."""
 
 REAP_PAUSE_SECONDS = 0.005
 
@@ -54,13 +55,13 @@ _log = structlog.get_logger()
 _GUARD = Path(__file__).with_name("process_child.py")
 
 Key: TypeAlias = tuple[str, str]
-"""Chat and process id together, so that a chat cannot read or end the processes of another chat."""
+"""The ids of the chat and of the process, so that a chat cannot read or end the processes of another chat."""
 
 OnEnd: TypeAlias = Callable[[ProcessView], None]
 
 
 class _Running:
-    """One process. `life` is our end of the pipe; closing it kills the process."""
+    """One process. `life` is our end of the guard's pipe; closing it kills the process."""
 
     def __init__(self, key: Key, guard: "subprocess.Popen[bytes]", life: int, on_end: OnEnd) -> None:
         self.key = key
@@ -86,8 +87,8 @@ class _Running:
         os.close(life)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the whole process group. The guard leads the group and is reaped only after its end, so the
-        id cannot be reused before."""
+        """Send a signal to the whole process group. The guard leads the group and is reaped only in the step that sets
+        `over`, so its id cannot be reused earlier."""
         if not self.over.is_set():
             with suppress(ProcessLookupError):
                 os.killpg(self.guard.pid, number)
@@ -103,13 +104,15 @@ class ProcessPool:
         self._running: dict[Key, _Running] = {}
         self._ended: OrderedDict[Key, ProcessView] = OrderedDict()
         self._tasks: set[asyncio.Task[None]] = set()
-        # Otherwise a forked child would keep the pipe open, and the guard would not notice the end of this worker.
+        # Forked children close the pipes. Otherwise a child would keep a pipe open, and the guard would not notice the
+        # end of this worker.
         self._forget = close_in_children(lambda: [running.life for running in self._running.values()])
 
     @property
     def home(self) -> str:
-        """Return the directory of processes that run as another user; '' if they run as the worker's own. They may not
-        write into the directory of Python tools: a link there could lead a tool to write anywhere."""
+        """Return the directory of processes that run as another user; '' if processes run as the worker's own user.
+        Such processes may not write into the directory of Python tools, because a link there could make a tool write
+        anywhere."""
         return "" if self._user is None else self._user.home
 
     @property
@@ -123,7 +126,7 @@ class ProcessPool:
         """Start a process. `on_end` is called once at the end of the process, in the loop's thread.
 
         Raises:
-            ToolFailed: the maximum number of processes runs, or the program is missing.
+            ToolFailed: the maximum number of processes is already running, or the program is missing.
         """
         if not self.has_room:
             raise ToolFailed(f"This server runs {self._pool_max} processes already; try again when one has ended.")
@@ -135,7 +138,8 @@ class ProcessPool:
         life, ours = os.pipe()
         report, theirs = os.pipe()
         try:
-            # In the loop's thread: the guard is a small interpreter, and its fork takes a millisecond.
+            # The guard is started in the loop's thread, because it is a small interpreter, whose fork takes a
+            # millisecond.
             guard = subprocess.Popen(  # noqa: ASYNC220 - see above
                 [sys.executable, "-I", "-S", str(_GUARD), str(life), str(theirs), *argv],
                 cwd=cwd,
@@ -183,7 +187,7 @@ class ProcessPool:
                 _log.error("process.left_behind", pid=running.guard.pid, process_id=key[1])
 
     async def aclose(self) -> None:
-        """End all processes concurrently; those that cannot be ended are left behind."""
+        """End all processes concurrently; processes that cannot be ended are left running."""
         await asyncio.gather(*(self.kill(key) for key in list(self._running)))
         if self._tasks:
             _, watching = await asyncio.wait(self._tasks, timeout=GONE_SECONDS)
@@ -235,7 +239,7 @@ class ProcessPool:
 def _drain(
     loop: asyncio.AbstractEventLoop, descriptor: int, take: Callable[[bytes], object], ended: asyncio.Event
 ) -> None:
-    """Read the available output in a reader callback of the loop; stop at its end."""
+    """Read the available output in a reader callback of the loop; remove the callback at the end of the output."""
     try:
         data = os.read(descriptor, 65_536)
     except BlockingIOError:

@@ -12,7 +12,7 @@ from threadcast.tools.python import tool
 __all__ = ["read_process", "start_process", "stop_process"]
 
 READ_CHARACTERS = 8_000
-"""Characters returned from the end of a process's output: some hundred lines."""
+"""Maximum characters returned from the end of a process's output, which are some hundred lines."""
 
 
 @tool(policy="ask", category="dangerous", label_arg="description")

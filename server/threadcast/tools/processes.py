@@ -34,8 +34,8 @@ class ProcessesPort(Protocol):
         description: str = "",
         wake: bool = False,
     ) -> str:
-        """Start a process and return its id at once. `cwd` '' is the directory where tools may write; for processes
-        that run as another user (`server.programs_user`), that user's directory. The environment of the process
+        """Start a process and return its id at once. An empty `cwd` means the directory where tools may write, or, if
+        processes run as another user (`server.programs_user`), that user's directory. The environment of the process
         has only `PATH`, `HOME`, `LANG`, `TMPDIR` and `env`. The end of the process is an event of the chat, which the
         model reads in its next round; with `wake` the end starts a run.
 
@@ -48,8 +48,8 @@ class ProcessesPort(Protocol):
         process is unknown or no longer held."""
 
     async def kill(self, process_id: str) -> None:
-        """End the process and its descendants with SIGTERM, then SIGKILL; returns when it has ended. Raises ToolFailed
-        when the process does not run."""
+        """End the process and its descendants with SIGTERM, then SIGKILL; returns when the process has ended. Raises
+        ToolFailed when the process does not run."""
 
 
 class _NoProcesses:

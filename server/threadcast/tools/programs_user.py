@@ -18,13 +18,14 @@ __all__ = ["DEFAULT_USER", "ProgramsUser", "programs_user_of"]
 DEFAULT_USER = "nobody"
 
 NOBODY_ID = 65_534
-"""The number of `nobody` on Linux, for systems that have no such name."""
+"""The user id of `nobody` on Linux, for systems on which this name is not defined."""
 
 _RUN_AS = Path(__file__).with_name("run_as.py")
 
 
 class ProgramsUser(NamedTuple):
-    """A user other than the server's. `home` is the directory that its programs get as HOME, and may write to."""
+    """A user other than the server's. `home` is the directory that programs of this user get as HOME and may write
+    to."""
 
     uid: int
     gid: int
@@ -36,7 +37,7 @@ class ProgramsUser(NamedTuple):
         return [sys.executable, "-I", "-S", str(_RUN_AS), str(self.uid), str(self.gid), self.home, *argv]
 
     def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables for that command, with which the program gets `variables`."""
+        """Return the environment of the command, which passes `variables` on to the program."""
         return {"THREADCAST_ENVIRONMENT": msgspec.json.encode({"HOME": self.home, **variables}).decode()}
 
 

@@ -3,8 +3,8 @@
 msgspec makes the schema from the type hints. The descriptions of the tool and of its parameters come from the
 docstring, which may list parameters in the style of Google, NumPy or Sphinx. A parameter annotated `ToolContext`
 receives the context and is not part of the schema. `Annotated[str, "words"]` describes a parameter in place of the
-docstring, `Annotated[int, msgspec.Meta(ge=1)]` also bounds it. Sync code runs in a thread. A function that cannot
-become a tool raises TypeError when it is decorated, at start, and not when a model calls it.
+docstring; `Annotated[int, msgspec.Meta(ge=1)]` also sets bounds. Sync code runs in a thread. If a function cannot
+become a tool, its decorator raises TypeError when the file is loaded, and not when a model calls it.
 
     @tool(retry="safe")
     def wind(city: Annotated[str, "name of the city"], ctx: ToolContext) -> str:
@@ -40,7 +40,7 @@ __all__ = ["PythonTool", "result_of", "tool"]
 _THREADS = "tools"
 
 _LAST = (ToolResult, Preview)
-"""The last item that a generator yields."""
+"""The types of the last item that a generator yields."""
 
 _Function = Callable[..., Any]  # Any: arguments and results are checked by msgspec when it is called
 
@@ -132,7 +132,7 @@ def tool(
 
     A generator yields `Progress` (or str, a progress message) and ends by returning its result; an async generator,
     which cannot return, ends by yielding a `ToolResult`. `label_arg` names the argument that is the call's label
-    (TOOL-13); `hide_input` keeps the arguments from watchers.
+    (TOOL-13); `hide_input` hides the arguments from watchers.
 
     Raises:
         TypeError: the signature cannot become a schema.

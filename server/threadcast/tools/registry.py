@@ -1,8 +1,8 @@
-"""The tools of one worker by name, whatever their source.
+"""The tools of one worker by name, from all sources.
 
 The mapping is sorted by name, so that a model sees the same list after every restart and a provider's prompt cache
-stays valid. Profiles choose the tools of a chat. Two tools with one name prevent the start (TOOL-1), since it would be
-unclear which of them ran.
+stays valid. Profiles choose the tools of a chat. Two tools with the same name prevent the start (TOOL-1), since it
+would be unclear which tool ran.
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ class Tools(Mapping[str, Tool]):
     """The mapping of all tools by name.
 
     Raises:
-        ValueError: two tools have one name, providers refuse a name, or a scope is invalid.
+        ValueError: two tools have the same name, providers refuse a name, or a scope is invalid.
     """
 
     def __init__(self, tools: Iterable[Tool]) -> None:
@@ -59,16 +59,16 @@ class Tools(Mapping[str, Tool]):
 
 
 def _is_scope(scope: object) -> bool:
-    """Return whether the value is a scope; checked at start, because a tool with an invalid scope would never be
-    offered."""
+    """Return whether the value is a scope. Scopes are checked at start, because a tool with an invalid scope would
+    never be offered."""
     return isinstance(scope, tuple) and 1 <= len(scope) <= 3 and all(name and "/" not in name for name in scope)
 
 
 def load_module(path: str | Path) -> ModuleType:
     """Run a Python file (`serve --app my_tools.py`).
 
-    Its directory is added to `sys.path`, as with `python my_tools.py`, so that it can import its neighbours. Exceptions
-    of the file's code pass through.
+    The file's directory is added to `sys.path`, as with `python my_tools.py`, so that the file can import its
+    neighbours. Exceptions of the file's code pass through.
 
     Raises:
         ValueError: the file does not exist.

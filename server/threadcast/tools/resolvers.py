@@ -1,9 +1,9 @@
 """Resolves names in a model's arguments to the ids that a tool needs (TOOL-9), with a cache per caller.
 
 A name is resolved as a part of the call: the timeout and the cancellation of the call apply, and
-`tool_status(running)`, which shows the model's text, is sent before. A UUID counts as an id. The cache is separate for
-each principal, since rights differ, and for each scope, since names depend on it; a failed lookup is not cached,
-because the name may exist a moment later.
+`tool_status(running)`, which shows the model's text, is sent before the lookup. A UUID counts as an id. The cache is
+separate for each principal, since rights differ, and for each scope, since names depend on the scope. A failed lookup
+is not cached, because the name may exist a moment later.
 """
 
 import hashlib
@@ -23,7 +23,8 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["CACHE_MAX", "KEEP_SECONDS", "Resolvers", "resolver"]
 
 CACHE_MAX = 2_000
-"""Maximum cached names of one tool in one worker; the least recently used is dropped first. Some hundred kilobytes."""
+"""Maximum cached names of one tool in one worker; the least recently used name is dropped first. Some hundred
+kilobytes."""
 
 KEEP_SECONDS = 300.0
 """Seconds that a name stays cached: long enough for a conversation, short enough that renamed objects are soon

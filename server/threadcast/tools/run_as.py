@@ -1,9 +1,9 @@
 """Gives up the rights of root, and then runs a program.
 
-Run by path as `python -I -S run_as.py UID GID HOME BINARY ARGUMENTS...` by root, so it imports nothing of this package.
-HOME is created, and its owner becomes the user. The variables of the program come as a JSON object in
-`THREADCAST_ENVIRONMENT`: some variables, such as LD_PRELOAD, would otherwise act on this process while it is still
-root's.
+Root runs this file by path as `python -I -S run_as.py UID GID HOME BINARY ARGUMENTS...`, so it imports nothing of this
+package. HOME is created, and its owner becomes the user. The variable `THREADCAST_ENVIRONMENT` contains the program's
+variables as a JSON object, because some variables, such as LD_PRELOAD, would otherwise act on this process while it
+still has the rights of root.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ def main() -> None:
     binary, *arguments = sys.argv[4:]
     variables = {**os.environ, **json.loads(os.environ.get("THREADCAST_ENVIRONMENT", "{}"))}
     variables.pop("THREADCAST_ENVIRONMENT", None)
-    path = _found(binary, variables)  # while we can read the standard library, and directories that the user cannot
+    path = _found(binary, variables)  # root can read the standard library, and directories that the user cannot
     try:
         user = pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -29,7 +29,7 @@ def main() -> None:
     os.makedirs(home, exist_ok=True)  # noqa: PTH103 - importing pathlib doubles the time of this start
     os.chown(home, uid, gid, follow_symlinks=False)
     os.setgroups([])
-    os.setgid(gid)  # of root, these set the saved ids as well (setuid(2)), so there is no way back
+    os.setgid(gid)  # for root, the saved ids are set as well (setuid(2)), so there is no way back
     os.setuid(uid)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -1,8 +1,8 @@
 """Runs one tool call and always returns a result, with limits of time and size (LOOP-5..7, LOOP-15).
 
 Each call runs in a task that the runner owns, because a tool is foreign code: it may hang, swallow its cancellation or
-report long after it was abandoned. The agent loop calls the runner, and the worker closes it; policies are checked
-before. However a tool behaves, the caller has a result within the tool's timeout, or `CANCEL_GRACE_SECONDS` after
+report long after it was abandoned. The agent loop checks policies and then calls the runner; the worker closes the
+runner. However a tool behaves, the caller gets a result within the tool's timeout, or `CANCEL_GRACE_SECONDS` after
 cancelling, and receives nothing from that call afterwards.
 """
 
@@ -41,8 +41,8 @@ CANCEL_GRACE_SECONDS = 0.5
 """Seconds for a cancelled tool to clean up: half of the second within which an abort must end."""
 
 TOOL_RESULT_MAX_BYTES = 16 * 1024 * 1024
-"""Maximum bytes of a result, the size of one blob; longer text is cut with a note. `chat/tool_results.py` cuts the
-message's text further and keeps the whole result."""
+"""Maximum bytes of a result, which is the size of one blob. A longer text is cut, with a note. `chat/tool_results.py`
+cuts the message's text further and keeps the whole result."""
 
 SENTENCE_MAX_CHARS = 2_000
 """Maximum characters of an error text or a progress message."""
@@ -54,7 +54,7 @@ PROGRESS_DATA_MAX_BYTES = 16_000
 """Maximum bytes of a progress report's `data`, which every watcher receives: larger data is left out of the report."""
 
 ASKED_LOOK_SECONDS = 0.2
-"""Seconds between two checks of a call that has almost no time left and asks a person."""
+"""Minimum seconds between two checks of a call that asks a person and has almost no time left."""
 
 _log: FilteringBoundLogger = structlog.get_logger()
 
@@ -77,7 +77,8 @@ class ToolRunner:
     async def run(
         self, tool: Tool | None, name: str, arguments: str, context: ToolContext, available: Sequence[str] = ()
     ) -> ToolRun:
-        """Run the call `name(arguments)`; `arguments` is JSON text as the model wrote it, empty for none.
+        """Run the call `name(arguments)`; `arguments` is JSON text as the model wrote it, or empty if there are no
+        arguments.
 
         `tool` None means that there is no such tool; the result then names the `available` tools. Progress is passed to
         `context.report`, always in the loop's thread. A cancellation is passed to the tool once, and the tool then has
@@ -102,14 +103,14 @@ class ToolRunner:
                 done, _ = await asyncio.wait({task}, timeout=LOOK_SECONDS)
             is_late = not done
         finally:
-            # Closed before the tool is stopped, so that its later reports are dropped.
+            # The call is closed before the tool is stopped, so that later reports of the tool are dropped.
             call.close()
             is_abandoned = await self._stop(task, context)
         elapsed_ms = round((clock() - begun_at) * 1000)
         if is_late:
             text = f"The tool did not finish within {tool.timeout_seconds:g} s."
             return ToolRun(failed_result(text), elapsed_ms, is_abandoned)
-        # A cancellation that the runner did not request came from inside the tool.
+        # If the runner did not request the cancellation, it came from inside the tool.
         result = failed_result("The tool failed: CancelledError.") if task.cancelled() else task.result()
         return ToolRun(result, elapsed_ms)
 
@@ -118,7 +119,7 @@ class ToolRunner:
         return any(task.get_name() == _task_name(name, tool_call_id) for task in self._abandoned)
 
     async def aclose(self) -> None:
-        """Cancel abandoned calls again, wait for at most the grace period, and log those that still run."""
+        """Cancel abandoned calls again, wait for at most the grace period, and log the calls that still run."""
         if not self._abandoned:
             return
         for task in self._abandoned:
@@ -149,8 +150,8 @@ def _task_name(name: str, tool_call_id: str) -> str:
 
 
 class _Call:
-    """The context of one call for the tool. `report` works from any thread and drops reports after the call is closed.
-    `ask` measures the time in which at least one question is open."""
+    """Wraps the context of one call for the tool. `report` works from any thread and drops reports after the call is
+    closed. `ask` measures the time in which at least one question is open."""
 
     def __init__(self, context: ToolContext) -> None:
         self._loop = asyncio.get_running_loop()
@@ -173,7 +174,7 @@ class _Call:
 
     @property
     def asked_seconds(self) -> float:
-        """The seconds of this call that do not count, because it waited for a person's answer."""
+        """The seconds in which the call waited for a person's answer, which do not count towards its timeout."""
         return self._asked_seconds + (self._loop.time() - self._asking_since if self._asking_count else 0.0)
 
     async def ask(
@@ -198,7 +199,7 @@ class _Call:
         if threading.get_ident() == self._loop_thread:
             self._publish(fitting)
         else:
-            # In order: reports that a thread makes before it returns are delivered before its result.
+            # The order is kept: reports that a thread makes before it returns are delivered before its result.
             self._loop.call_soon_threadsafe(self._deliver, fitting)
 
     def _deliver(self, report: Report) -> None:
@@ -233,8 +234,8 @@ def failed_result(text: str) -> ToolResult:
 
 
 def _checked(result: ToolResult) -> ToolResult:
-    """Return `result` in a form for the log: of bounded size, and without values that JSON cannot represent. Texts are
-    repaired."""
+    """Return `result` in a form for the log, with a bounded size and without values that JSON cannot represent. Texts
+    are repaired."""
     try:
         result = _mended(result)
         patch_bytes = len(msgspec.json.encode(result.metadata_patch))

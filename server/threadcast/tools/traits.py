@@ -27,25 +27,26 @@ __all__ = [
 ]
 
 Visibility: TypeAlias = Literal["full", "summary", "hidden"]
-"""The visibility of a result to clients. The model reads the whole result, or the part that `summarize` leaves
+"""The visibility of a result to clients. The model reads the whole result, or the shorter text that `summarize` makes
 (EVT-10)."""
 
 Summarizer: TypeAlias = Callable[[str], str] | tuple[str, ...] | Literal["first_sentence"]
-"""How results are shortened for the model: by a function of the text, to the named JSON fields, or to the first
-sentence (TOOL-8)."""
+"""How results are shortened for the model: a function shortens the text, or the named JSON fields or the first sentence
+are kept (TOOL-8)."""
 
 Resolver: TypeAlias = Callable[[str, ToolContext], Awaitable[str]]
 """Resolves a name written by a model to the id that the tool needs (TOOL-9). Raises ToolFailed for an unknown name."""
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
-    """Empty `scopes` offer the tool everywhere, an empty `required_role` to all callers. `payload_type` is the type of
-    its previews; `commit_tool` runs when a preview is accepted (GATE-5). A commit tool may declare in `preview_type`
-    and `preview_schema` (JSON Schema of an object, see `schema_of`) the previews that lead to it; the tools of these
-    previews then need no `payload_type`. The tool of a preview may declare the schema as well. `forward_auth`: the tool
-    may read the caller's `Authorization` value (TOOL-7). `untrusted`: the results may contain words of strangers, such
-    as web pages. `sensitive`: once content of an untrusted tool is in the chat, each call asks a person (PROTOCOL §11).
-    `approver`: with `another`, only another caller than the requester may accept a call."""
+    """Empty `scopes` offer the tool everywhere, and an empty `required_role` offers it to all callers. `payload_type`
+    is the type of the tool's previews; `commit_tool` runs when a preview is accepted (GATE-5). A commit tool may
+    declare the type and the schema of its previews in `preview_type` and `preview_schema` (JSON Schema of an object,
+    see `schema_of`); the tools of these previews then need no `payload_type`. The tool of a preview may declare the
+    schema as well. `forward_auth`: the tool may read the caller's `Authorization` value (TOOL-7). `untrusted`: the
+    results may contain words of strangers, such as web pages. `sensitive`: once content of an untrusted tool is in the
+    chat, each call needs a person's approval (PROTOCOL §11). `approver`: with `another`, the caller who accepts a call
+    must not be the caller who requested it."""
 
     scopes: tuple[Scope, ...] = ()
     required_role: str = ""

@@ -1,6 +1,7 @@
-"""Coding agents behind ACP, the Agent Client Protocol (version 1): a program on the worker's machine answers a chat.
+"""Coding agents that speak ACP, the Agent Client Protocol (version 1): a program on the worker's machine answers a
+chat.
 
-Most are configured, not coded (`[agents.NAME]` with `kind = "acp"`). In a file of the operator's:
+Most such agents are configured, not coded (`[agents.NAME]` with `kind = "acp"`). In an operator's file:
 
     from threadcast.agents.acp import serve
 

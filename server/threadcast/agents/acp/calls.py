@@ -13,7 +13,7 @@ KINDS = ("read", "edit", "delete", "move", "search", "execute", "think", "fetch"
 """The kinds of calls (ACP, `ToolKind`)."""
 
 INPUT_MAX_BYTES = 65_536
-"""The most bytes of a call's own input that people are shown; every snapshot contains it."""
+"""Maximum bytes of a call's own input that people are shown; every snapshot contains this input."""
 
 RESULT_MAX_CHARACTERS = 64_000
 TITLE_MAX_CHARACTERS = 500
@@ -21,7 +21,8 @@ LOCATIONS_MAX = 50
 
 
 class AgentCall:
-    """A call of the agent, as its updates have described it. `id` is its id in the chat, "" until it is shown."""
+    """A call of the agent, as updates have described it so far. `id` is the id of the call in the chat, "" until the
+    call is shown."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -54,13 +55,13 @@ class AgentCall:
             self.content_bytes = sum(len(each.model_dump_json()) for each in self.content)
 
     def forget(self) -> None:
-        """Drop the data that was needed until the call's result was shown."""
+        """Drop the data that is no longer needed once the call's result has been shown."""
         self.input = self.output = None
         self.content, self.content_bytes = [], 0
 
     @property
     def is_changed(self) -> bool:
-        """Whether the call differs from the one that people were shown."""
+        """Whether the call differs from the call that people were shown."""
         return self.shown != self.arguments() or self.shown_kind != self.kind
 
     @property
@@ -81,7 +82,7 @@ class AgentCall:
 
 
 def _shortened(value: Any, max_bytes: int) -> Any:  # Any: JSON of the agent
-    """Return a JSON value, or the beginning of its text if it is longer."""
+    """Return a JSON value, or the beginning of its text if the text is longer than `max_bytes`."""
     encoded = msgspec.json.encode(value)
     return value if len(encoded) <= max_bytes else f"{encoded[:max_bytes].decode(errors='ignore')} …"
 

@@ -1,7 +1,7 @@
 """Runs a coding agent as a child process and exchanges lines of JSON with it (ACP, "Transports", stdio).
 
 The child runs under a guard (`tools/process_child.py`) in its own session, so that none of its processes outlives the
-worker, not even after kill -9. Its lines have a bounded length and pace.
+worker, not even after kill -9. The length and the pace of the child's lines are bounded.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from threadcast_protocol.wire.errors import TooLarge
 __all__ = ["LINE_MAX_BYTES", "VALUES_MAX", "Child", "ChildBroke"]
 
 LINE_MAX_BYTES = 16_777_216
-"""The longest line of an agent: a file that it writes through us has at most 10 MB, plus escapes."""
+"""Maximum bytes of a line of an agent. A file that the agent writes through us has at most 10 MB, plus escapes."""
 
 VALUES_MAX = 100_000
-"""The most JSON values in one line, as `mcp.NAME.message_max_values` allows an MCP server by default."""
+"""Maximum JSON values in one line: twice the default of `mcp.NAME.message_max_values`."""
 
 LINES_PER_SECOND = 2_000.0
 BYTES_PER_SECOND = 8_388_608.0
-"""The maximum pace of an agent on average, the same for its error output. A model writes 200 tokens a second; a faster
-agent waits at its pipe."""
+"""The maximum average pace of an agent's output, and also of its error output. A model writes 200 tokens a second; an
+agent that writes faster than this pace waits at its pipe."""
 
 PIECE_BYTES = 65_536
 
@@ -41,7 +41,8 @@ ERROR_LINE_MAX_CHARACTERS = 1_000
 
 TERMINATE_SECONDS = 0.4
 KILL_SECONDS = 1.0
-"""Seconds from SIGTERM to SIGKILL, and from SIGKILL to the end, the same as for background processes."""
+"""Seconds from SIGTERM to SIGKILL, and seconds to wait for the end after SIGKILL, the same as for background
+processes."""
 
 REASON_MAX_BYTES = 1_000
 
@@ -51,11 +52,11 @@ _log = structlog.get_logger()
 
 
 class ChildBroke(Exception):
-    """The agent's program has ended, or exceeded a bound; the message says which."""
+    """The agent's program has ended or exceeded a bound, as the message tells."""
 
 
 class Child:
-    """One running program. `start` starts it, and `stop` ends it and all its descendants."""
+    """One running program. `start` starts the program, and `stop` ends the program and all its descendants."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, life: int, report: int) -> None:
         self._name = name
@@ -182,8 +183,8 @@ class Child:
         return self._process.returncode is not None
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the group. Send a signal to the program's process group: the guard leads the group and is not reaped
-        before the end of it, so its id is not reused."""
+        """Send a signal to the program's process group. The guard leads the group, and while the guard is not reaped,
+        the id of the group is not reused."""
         if self._process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
@@ -194,7 +195,7 @@ class Child:
             yield piece
 
     async def _log_errors(self) -> None:
-        """Log the error output within bounds: 500 lines at once, and one a second."""
+        """Log the error output within bounds: 500 lines at once, and then one line a second."""
         assert self._process.stderr is not None
         held, dropped = b"", 0
         while piece := await self._process.stderr.read(PIECE_BYTES):

@@ -1,9 +1,11 @@
-"""The running coding agents of one worker: one per chat, kept over several prompts, and ended when idle.
+"""The running coding agents of one worker. Each chat has one agent, which is kept over several prompts and ended when
+idle.
 
-The file `.sessions/CHAT.json` beside the folders of the chats has the id of each chat's session, and the keys of the
-messages that the session knows: the path until its last prompt, and its answer. The file is written before each prompt,
-so it is correct even after a crash, when the answer is unknown. A session is continued only if the chat's path begins
-with these messages: after an edit, on another branch, and after an answer of another agent, a new session begins.
+The file `.sessions/CHAT.json` beside the folders of the chats has the id of a chat's session, and the keys of the
+messages that the session knows: the chat's path up to the last prompt, and the answer to this prompt. The file is
+written before each prompt, so it is correct even after a crash, when the answer is unknown. A session is continued only
+if the chat's path begins with the known messages. After an edit, on another branch, and after an answer of another
+agent, a new session begins.
 """
 
 import asyncio
@@ -39,7 +41,7 @@ CHILDREN_MAX = 16
 IDLE_SECONDS = 600.0
 
 MESSAGES_MAX = 10_000
-"""The maximum messages of one session; the next prompt begins a new one."""
+"""The maximum messages of one session; after them, the next prompt begins a new session."""
 
 _SAFE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,128}")
 
@@ -47,9 +49,9 @@ _log = structlog.get_logger()
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """How the agent `name` is run. `env` are names of variables that the program gets besides PATH, HOME, LANG and
-    TMPDIR. Each chat has its own folder below `workspace`. `mode` and `model` are set in new sessions. `files` chooses
-    the server of files."""
+    """The settings with which the agent `name` is run. `env` are names of variables that the program gets besides PATH,
+    HOME, LANG and TMPDIR. Each chat has its own folder below `workspace`. `mode` and `model` are set in new sessions.
+    `files` chooses the side that serves files to the agent."""
 
     name: str
     command: Sequence[str]
@@ -63,7 +65,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Known(msgspec.Struct):
-    """The content of the file of a chat's session."""
+    """The content of the file that describes a chat's session."""
 
     session_id: str
     seen: list[str]
@@ -80,7 +82,8 @@ class Children:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._idle: dict[str, tuple[asyncio.TimerHandle, Session]] = {}
-        """The agents between two prompts, the longest idle first, and the timer that ends each of them."""
+        """The agents between two prompts, each with the timer that ends it; the agent that is idle longest comes
+        first."""
         self._busy_count = 0
         self._processes: ProcessPool | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,10 +91,11 @@ class Children:
     async def take(
         self, chat_id: str, messages: Sequence[RoundMessage], read: Read | None = None
     ) -> tuple[Session, list[Block]]:
-        """Return the agent of a chat, and the blocks of the prompt: the messages that its session has not received yet.
+        """Return the agent of a chat, and the blocks of the prompt, which contain the messages that the agent's session
+        has not received yet.
 
         Raises:
-            ModelFailed: the agent cannot be started, or too many run.
+            ModelFailed: the agent cannot be started, or too many agents are running.
         """
         path = [each for each in messages if each.role == "user" or (each.role == "assistant" and each.content)]
         session = self._no_longer_idle(chat_id) if chat_id in self._idle else None
@@ -125,7 +129,8 @@ class Children:
     def give_back(
         self, chat_id: str, session: Session, texts: Sequence[tuple[str, str]] = (), *, is_usable: bool
     ) -> None:
-        """Keep an agent for the chat's next prompt, or end it. `texts` are the ids and texts of its answer."""
+        """Keep an agent for the chat's next prompt, or end the agent. `texts` are the ids and texts of the agent's
+        answer."""
         self._busy_count -= 1
         session.answer = [key_of(*each) for each in texts]
         try:
@@ -147,7 +152,7 @@ class Children:
         return session
 
     async def _started(self, chat_id: str, path: Sequence[RoundMessage]) -> Session:
-        """Start an agent with the chat's session, or with a new one. Raises ModelFailed."""
+        """Start an agent with the chat's session, or with a new session. Raises ModelFailed."""
         program = self._program
         if self._busy_count + len(self._idle) > CHILDREN_MAX:
             if not self._idle:
@@ -209,20 +214,21 @@ class Children:
             raise ModelFailed("llm_error", f"The session of this chat cannot be noted: {wrong.strerror}.") from wrong
 
     def _own(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run `work` in a task that this object holds. The guards end the programs if the worker ends first."""
+        """Run `work` in a task that this object holds. If the worker ends before the task, the guards end the
+        programs."""
         task = asyncio.create_task(_logged(work), name=f"acp {self._program.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
 def key_of(message_id: str, content: str | list[Part]) -> str:
-    """Return the key of a message; a message edited in place has another one."""
+    """Return the key of a message; a message that was edited in place has another key than before."""
     return f"{message_id}:{sha256(msgspec.json.encode(content)).hexdigest()[:16]}"
 
 
 def unseen(seen: Sequence[str], answer: Sequence[str], path: Sequence[RoundMessage]) -> list[RoundMessage]:
     """Return the user's messages on a chat's path that a session has not received, or [] if the session cannot
-    continue. `answer` is the known part of its last answer, from the beginning."""
+    continue. `answer` are the keys of the known first messages of the session's last answer."""
     if not 0 < len(seen) < len(path) <= MESSAGES_MAX:
         return []
     keys = [key_of(each.message_id, each.content) for each in path]

@@ -1,7 +1,8 @@
-"""Speaks JSON-RPC 2.0 with a coding agent: our requests with deadlines, its notifications in order, its requests.
+"""Speaks JSON-RPC 2.0 with a coding agent: sends our requests with deadlines, passes on the agent's notifications in
+order, and answers the agent's requests.
 
-The package `acp` has such a connection, but it bounds no line, and it starts a task for each notification, so that a
-hostile agent could fill the memory and chunks could be reordered. The types of the messages are those of the package.
+The package `acp` has such a connection, but does not bound lines, and starts a task for each notification, so a hostile
+agent could fill the memory and chunks could be reordered. Only the types of the messages come from the package.
 """
 
 import asyncio
@@ -28,17 +29,19 @@ __all__ = [
 ]
 
 REQUESTS_MAX = 64
-"""The maximum requests of the agent that are handled at once; each takes a task. Further ones are refused."""
+"""The maximum requests of the agent that are handled at once; each request takes a task. Further requests are
+refused."""
 
 REQUESTS_MAX_BYTES = 67_108_864
-"""The maximum bytes of these requests: four of the longest lines. Further ones are refused."""
+"""The maximum bytes of the requests that are handled at once: four of the longest lines. Further requests are
+refused."""
 
 _READ_FILE = "fs/read_text_file"
 
 REASON_MAX_CHARACTERS = 500
 
 INVALID_PARAMS, NOT_FOUND, INTERNAL, BUSY = -32602, -32601, -32603, -32000
-"""Codes of JSON-RPC 2.0, section 5.1; the last one is from the range for implementations."""
+"""Codes of JSON-RPC 2.0, section 5.1; the last code is from the range for implementations."""
 
 RESOURCE_NOT_FOUND = -32002
 """ACP's code for a file that does not exist ("Error handling"). Agents ask for a file before they write it."""
@@ -47,7 +50,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class RequestFailed(Exception):
-    """A request cannot be answered. `code` is that of JSON-RPC, and the message is for the other side."""
+    """A request cannot be answered. `code` is the error code of JSON-RPC, and the message is for the other side."""
 
     def __init__(self, message: str, code: int = INTERNAL) -> None:
         super().__init__(message)
@@ -56,7 +59,7 @@ class RequestFailed(Exception):
 
 class Connection:
     """One connection. `on_request` answers the agent's requests. `on_update` takes the notification `session/update`
-    and the bytes of its line; the next line is read only when it returns. Both receive the method's params,
+    and the bytes of its line; the next line is read only when `on_update` returns. Both receive the method's params,
     unchecked."""
 
     def __init__(
@@ -78,7 +81,7 @@ class Connection:
         self._reader = asyncio.create_task(self._read(), name="acp reader")  # ended by `close`
 
     def send(self, method: str, params: BaseModel) -> "asyncio.Future[Any]":
-        """Begin a request; the returned future will have its result. The future fails with ModelFailed."""
+        """Begin a request, and return a future for its result. If the request fails, the future raises ModelFailed."""
         self._count += 1
         number = self._count
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -94,7 +97,8 @@ class Connection:
         """Send a request and return its checked result.
 
         Raises:
-            ModelFailed: the agent refused the request, did not answer in time, has ended, or answered nonsense.
+            ModelFailed: the agent refused the request, did not answer in time, has ended, or sent an answer that does
+                not fit ACP.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -124,14 +128,14 @@ class Connection:
                 await self._take(line)
         except ChildBroke as wrong:
             self._end(str(wrong))
-        except Exception as wrong:  # boundary: whatever the agent sends
+        except Exception as wrong:  # boundary: a message of the agent
             self._end(f"The agent sent what cannot be read ({name_of(wrong)}).")
 
     async def _take(self, line: bytes) -> None:
         try:
             message = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            return  # programs print other lines as well
+            return  # programs also print lines that are not JSON
         if not isinstance(message, dict):
             return
         method, number = message.get("method"), message.get("id")
@@ -157,7 +161,7 @@ class Connection:
     async def _answer(self, number: int | str, method: str, params: Any, size: int) -> None:  # Any: JSON of the agent
         if len(self._answers) >= REQUESTS_MAX or self._requests_bytes + size > REQUESTS_MAX_BYTES:
             limit = f"at most {REQUESTS_MAX} requests of {REQUESTS_MAX_BYTES:,} bytes together at once"
-            # The reader writes the answers, so an agent that does not take its answers is not read either.
+            # The reading task writes this answer itself, so an agent that does not take its answers is not read either.
             await self._write({"jsonrpc": "2.0", "id": number, "error": {"code": BUSY, "message": limit}})
             return
         self._requests_bytes += size
@@ -168,7 +172,7 @@ class Connection:
 
     async def _answered(self, number: int | str, method: str, params: Any) -> None:  # Any: JSON of the agent
         message: JsonObject = {"jsonrpc": "2.0", "id": number}
-        # The next file is read when the agent has taken the one before; otherwise 64 files would wait in memory.
+        # The next file is read when the agent has taken the file before; otherwise 64 files would wait in memory.
         async with self._reading_file if method == _READ_FILE else nullcontext():
             try:
                 message["result"] = await self._on_request(method, params)
@@ -197,7 +201,7 @@ class Connection:
 
 
 def checked(model: type[_Model], value: Any, what: str) -> _Model:  # Any: JSON of the agent
-    """Return a checked value of the agent. Raises ModelFailed: the value has another form."""
+    """Return a checked value of the agent. Raises ModelFailed: the value does not fit `model`."""
     try:
         return model.model_validate(value)
     except (ValidationError, RecursionError):

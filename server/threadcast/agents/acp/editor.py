@@ -29,11 +29,12 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["EDITOR_CALLS_MAX", "EditorCall", "EditorFiles", "EditorTerminals", "EditorTool", "editor_tools"]
 
 EDITOR_CALLS_MAX = 1_000
-"""The maximum requests for files and commands that a prompt sends to the client: each is a message of the chat."""
+"""The maximum requests for files and commands that a prompt sends to the client. Each request is a message of the
+chat."""
 
 WRITE_MAX_CHARACTERS = 256_000
-"""The maximum length of a path, and of a write's text, as JSON: the same as for the arguments of a call (PROTOCOL
-§18)."""
+"""The maximum characters, as JSON, of a write's path and text together: the same as for the arguments of a call
+(PROTOCOL §18)."""
 
 EditorTool: TypeAlias = Literal["read_file", "write_file", "run_command"]
 
@@ -74,7 +75,8 @@ def editor_tools(name: str) -> list[AgentTool]:
 
 
 class EditorCall:
-    """One request. `answer` will have the client's result, or None with the reason in `failed`."""
+    """One request. `answer` is a future for the client's result; if there is none, the future returns None, and
+    `failed` is the reason."""
 
     def __init__(self, tool: EditorTool, arguments: JsonObject) -> None:
         self.tool = tool
@@ -83,7 +85,7 @@ class EditorCall:
         self.failed = "the prompt has ended"
 
     async def carry_out(self, seam: Seam, call_id: str) -> None:
-        """Wait for the client, which answers the call `call_id` of the chat."""
+        """Wait until the client has answered the call `call_id` of the chat."""
         result: str | None = None
         try:
             found = await seam.call(call_id, _nobody, whole=self.tool == "read_file")
@@ -129,8 +131,8 @@ class _Ended(NamedTuple):
 
 
 class EditorTerminals:
-    """Commands that the client runs. A command has no output before its end, and the agent cannot end it: the person at
-    the client can."""
+    """Commands that the client runs. A command has no output before its end. Only the person at the client can end a
+    command, not the agent."""
 
     def __init__(self, ask: Ask, workspace: Workspace) -> None:
         self._ask = ask
@@ -164,7 +166,7 @@ class EditorTerminals:
             return _Ended(str(failed), failed=True)
 
     def output(self, terminal_id: str) -> TerminalOutputResponse:
-        """Return what an ended command has printed. Raises RequestFailed."""
+        """Return the output of a command if it has ended, else an empty output. Raises RequestFailed."""
         task = self._known(terminal_id)
         if not task.done():
             return TerminalOutputResponse(output="", truncated=False)
@@ -172,23 +174,23 @@ class EditorTerminals:
         return TerminalOutputResponse(output=ended.output, truncated=False, exit_status=_status(ended))
 
     async def wait(self, terminal_id: str) -> WaitForTerminalExitResponse:
-        """Return the end of a command. Raises RequestFailed."""
+        """Wait for the end of a command, and return its exit status. Raises RequestFailed."""
         ended = await asyncio.shield(self._known(terminal_id))
         return WaitForTerminalExitResponse(exit_code=int(ended.failed))
 
     async def kill(self, terminal_id: str) -> None:
-        """Do nothing, since only the client can end its command. Raises RequestFailed: there is no such terminal."""
+        """Do nothing, since only the client can end the command. Raises RequestFailed: there is no such terminal."""
         self._known(terminal_id)
 
     async def release(self, terminal_id: str) -> None:
-        """Forget the terminal; no task waits for a command that still runs. Raises RequestFailed."""
+        """Forget the terminal, and stop waiting for a command that still runs. Raises RequestFailed."""
         self._said[terminal_id] = self.output(terminal_id).output
         while len(self._said) > RELEASED_MAX:
             del self._said[next(iter(self._said))]
         await self._end(self._tasks.pop(terminal_id))
 
     def said(self, terminal_id: str) -> str:
-        """Return what a command has printed; '' before its end, and for an unknown terminal."""
+        """Return the output of a command; '' before the command ends, and for an unknown terminal."""
         return self.output(terminal_id).output if terminal_id in self._tasks else self._said.get(terminal_id, "")
 
     async def close(self) -> None:

@@ -19,14 +19,14 @@ from threadcast_protocol.wire.messages import AudioPart, FilePart, ImagePart, Pa
 __all__ = ["HISTORY_MAX_CHARACTERS", "Block", "history_block", "prompt_blocks"]
 
 HISTORY_MAX_CHARACTERS = 200_000
-"""The newest part of a history that a new session gets as text: some 50,000 tokens, a quarter of common windows."""
+"""Maximum characters of the newest part of a history that a new session gets as text: some 50,000 tokens, a quarter of
+common windows."""
 
 Block: TypeAlias = TextContentBlock | ImageContentBlock | AudioContentBlock | EmbeddedResourceContentBlock
 
 
 def prompt_blocks(messages: Sequence[RoundMessage], able: PromptCapabilities) -> list[Block]:
-    """Return the blocks of a user's messages. An attachment that the agent cannot read is replaced by a text that says
-    so."""
+    """Return the blocks of a user's messages. An attachment that the agent cannot read is replaced by a note."""
     blocks: list[Block] = []
     for message in messages:
         content = message.content
@@ -38,7 +38,8 @@ def prompt_blocks(messages: Sequence[RoundMessage], able: PromptCapabilities) ->
 
 
 def history_block(messages: Sequence[RoundMessage]) -> TextContentBlock | None:
-    """Return the earlier conversation as one text, for an agent that cannot load its session; None if there is none."""
+    """Return the earlier conversation as one text, for an agent that cannot load its session; None if there is no
+    earlier text."""
     said = [f"{message.role}: {text_of(message.content)}" for message in messages if text_of(message.content)]
     if not said:
         return None

@@ -1,7 +1,7 @@
 """Serves a coding agent that speaks ACP (agentclientprotocol.com, version 1).
 
 A run of the chat is one prompt of the agent. A prompt that has begun is never repeated: after a crash the chat's run
-ends `interrupted`, the shown text stays, and the next message continues the agent's session.
+ends `interrupted`, the shown text remains, and the next message continues the agent's session.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ STOPPED = {
     "max_tokens": ("limit", "The agent has reached its limit of tokens."),
     "max_turn_requests": ("limit", "The agent has reached its limit of requests in one prompt."),
 }
-"""Ends of a prompt that are errors (ACP, `StopReason`)."""
+"""The stop reasons of a prompt that count as errors (ACP, `StopReason`)."""
 
 DESCRIPTIONS = {
     "read": "Reads files.",
@@ -67,12 +67,13 @@ def serve(
 ) -> Agent:
     """Serve the program `command` under the profile `name`.
 
-    The program gets the variables PATH, HOME, LANG and TMPDIR, and those named in `env`. Each chat has a folder below
-    `workspace`. `policies` are those of ACP's kinds of calls (`calls.KINDS`), for the permissions that the agent asks
-    for; the default is `ask`. `mode` and `model` are set in each new session. `files` chooses the server of the files
-    that the agent requests: the server, below the chat's folder; the watching client, which then also runs the agent's
-    commands; or none, so that the agent reads and writes files itself. The program ends after `idle_seconds` without a
-    prompt; `silence_seconds` is the maximum time without a message from it during a prompt.
+    The program gets the variables PATH, HOME, LANG and TMPDIR, and the variables named in `env`. Each chat has a folder
+    below `workspace`. `policies` maps ACP's kinds of calls (`calls.KINDS`) to the policies for permissions that the
+    agent requests; the default is `ask`. `mode` and `model` are set in each new session. `files` chooses the side that
+    serves the files that the agent requests. workspace: the server, below the chat's folder. client: the watching
+    client, which then also runs the agent's commands. none: the agent reads and writes files itself. The program ends
+    after `idle_seconds` without a prompt; `silence_seconds` is the maximum time without a message from the program
+    during a prompt.
 
     Raises:
         TypeError: the name or a policy's kind is unknown, or the command is empty.

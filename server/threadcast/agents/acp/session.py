@@ -54,7 +54,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["Files", "Permission", "Session", "SessionEvent"]
 
 START_SECONDS = 60.0
-"""Seconds for the agent's first answer, and for a new session: some agents connect to their servers meanwhile."""
+"""Seconds for the agent's first answer, and for a new session, because some agents first connect to their servers."""
 
 LOAD_SECONDS = 120.0
 
@@ -62,20 +62,20 @@ CANCEL_SECONDS = 0.6
 """Seconds in which an agent may end a cancelled prompt itself; the whole cleanup of a run has one second."""
 
 EVENTS_WAITING_MAX = 256
-"""The maximum updates that wait to be shown; further ones wait in the agent's pipe."""
+"""The maximum updates that wait to be shown; further updates wait in the agent's pipe."""
 
 LARGE_UPDATE_BYTES = 65_536
 """A larger update waits in the agent's pipe until no other update waits, so that the waiting updates take 16 MB at
 most."""
 
 SESSION_ID_MAX_CHARACTERS = 1_000
-"""The maximum length of a session's id: it is a part of each message in both directions. Agents use UUIDs."""
+"""The maximum length of a session's id, which is a part of each message in both directions. Agents use UUIDs."""
 
 UPDATES_MAX = 100_000
 """The maximum updates in one prompt. An hour of a fast model has 50,000."""
 
 PERMISSIONS_MAX = 500
-"""The maximum permissions that are requested in one prompt, as many as calls."""
+"""The maximum permissions that are requested in one prompt, the same as the maximum calls."""
 
 
 class Permission:
@@ -87,15 +87,17 @@ class Permission:
 
 
 SessionEvent: TypeAlias = BaseModel | Permission | EditorCall
-"""An update of the session, one of `acp.schema`, or a request for people or for the watching client."""
+"""An update of the session (a type of `acp.schema`), or a request to people or to the watching client."""
 
 Files: TypeAlias = Literal["workspace", "client", "none"]
-"""The server of files: `server`, below the chat's folder; the watching client; or the agent itself."""
+"""The side that serves the files that the agent requests. workspace: the server, below the chat's folder. client: the
+watching client. none: the agent itself."""
 
 
 class Session:
-    """A running agent. `seen` are the keys of the chat's messages until its last prompt, and `answer` those of its
-    answer (`children.key_of`). `files` chooses the server of files and, for a client, of terminals."""
+    """A running agent. `seen` are the keys of the chat's messages up to the last prompt, and `answer` the keys of the
+    answer to this prompt (`children.key_of`). `files` chooses the side that serves files; with `client`, the client
+    also serves terminals."""
 
     def __init__(self, child: Child, workspace: Workspace, terminals: Terminals, files: Files = "workspace") -> None:
         self._workspace = workspace
@@ -141,7 +143,7 @@ class Session:
         self.able = found.agent_capabilities or self.able
 
     async def restore(self, session_id: str) -> bool:
-        """Load an earlier session; the updates with which the agent repeats it are not shown. Returns False if the
+        """Load an earlier session. The agent repeats the session in updates, which are not shown. Returns False if the
         agent cannot load sessions."""
         cwd, able = str(self._workspace.root), self.able.session_capabilities
         try:
@@ -192,7 +194,7 @@ class Session:
         await self._connection.request(method, wanted, answer, START_SECONDS)
 
     def prompt(self, blocks: Sequence[Block]) -> None:
-        """Begin a prompt, whose events `next_event` returns."""
+        """Begin a prompt; `next_event` then returns its events."""
         self._updates_count = self._permissions_count = self._editor_count = 0
         self._is_cancelled = False
         self._events = asyncio.Queue(EVENTS_WAITING_MAX)
@@ -232,7 +234,7 @@ class Session:
             await asyncio.wait({self._prompt})
 
     def ended(self) -> PromptResponse:
-        """Return how the prompt has ended. Raises ModelFailed."""
+        """Return the agent's answer to the ended prompt. Raises ModelFailed."""
         prompt, self._prompt = self._prompt, None
         if prompt is None:
             raise ModelFailed("connection", "The agent was stopped.")
@@ -271,7 +273,7 @@ class Session:
 
     async def _update(self, params: Any, size: int) -> None:  # Any: JSON of the agent
         if self._prompt is None or self._prompt.done():
-            return  # while a session loads, the agent repeats what has been shown
+            return  # while a session loads, the agent repeats shown updates
         self._updates_count += 1
         if self._updates_count > UPDATES_MAX:
             if not self._prompt.done():
@@ -358,7 +360,7 @@ class Session:
         return AllowedOutcome(outcome="selected", option_id=chosen)
 
     async def _hand_over(self, call: EditorCall) -> str:
-        """Let the watching client answer. Raises RequestFailed."""
+        """Let the watching client answer a request of the agent. Raises RequestFailed."""
         self._editor_count += 1
         if self._editor_count > EDITOR_CALLS_MAX:
             raise RequestFailed(f"a prompt asks the client at most {EDITOR_CALLS_MAX:,} times", INVALID_PARAMS)

@@ -36,7 +36,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["CALLS_MAX", "PromptStream"]
 
 CALLS_MAX = 500
-"""The most calls in one prompt, as many as tools that an agent may declare."""
+"""The maximum calls in one prompt, the same as the maximum tools that an agent may declare."""
 
 OPEN_CALLS_MAX_BYTES = 33_554_432
 """The maximum bytes that the agent may send about its open calls: two of the longest lines. The calls are held in
@@ -49,7 +49,7 @@ CHANGE_MAX_CHARACTERS = 100_000
 256,000 bytes."""
 
 CHANGES_MAX = 20
-"""The most shown changes of one call; its result names all files."""
+"""The maximum shown changes of one call; the call's result names all files."""
 
 ENTRIES_MAX = 200
 
@@ -58,12 +58,12 @@ ASKED_AGAIN = "The agent has changed this call before it asked for permission; t
 EDITED = "The agent cannot carry out other arguments than its own, so the edited call was rejected."
 
 _OPTIONS: dict[bool, tuple[str, str]] = {True: ("allow_once", "allow_always"), False: ("reject_once", "reject_always")}
-"""The kinds of options in order of preference. A permanent decision is remembered in the chat, where people can revoke
-it, so the agent asks again each time and is answered at once."""
+"""The kinds of options in order of preference. A permanent decision is stored in the chat, where people can revoke it.
+The agent therefore gets one-time decisions, asks again each time, and is answered at once."""
 
 
 class PromptStream:
-    """The events of one prompt. `name` is the agent's, with which the names of its tools begin."""
+    """The events of one prompt. `name` is the name of the agent, with which the names of the agent's tools begin."""
 
     def __init__(self, seam: Seam, session: Session, name: str, silence_seconds: float) -> None:
         self._seam = seam
@@ -107,7 +107,7 @@ class PromptStream:
                 await self._seam.report(call.id, ToolResult(content=NO_RESULT, failed=True))
 
     async def _take_back(self) -> None:
-        """Answer the client's open requests that the ended prompt no longer waits for: the next message of the chat
+        """After the end of the prompt, answer the open requests to the client, because the next message of the chat
         would wait for them."""
         await self._session.until_ended()
         for call_id in self._handed_over:
@@ -207,7 +207,7 @@ class PromptStream:
         call_id = update.tool_call_id[:CALL_ID_MAX_CHARACTERS]
         call = self._calls.get(call_id)
         if call is None or (call.is_reported and isinstance(update, ToolCallStart)):
-            if self._calls_count >= CALLS_MAX:  # an agent may use one id for all
+            if self._calls_count >= CALLS_MAX:  # an agent may use one id for all calls
                 raise ModelFailed("limit", f"The agent made more than {CALLS_MAX} calls in one prompt.")
             call = self._calls[call_id] = AgentCall(self._calls_count)
             self._calls_count += 1
@@ -289,7 +289,7 @@ class PromptStream:
         return msgspec.json.encode(call.output).decode()[:RESULT_MAX_CHARACTERS]
 
     async def _ask(self, permission: Permission) -> None:
-        """Show the call that the agent asks about, and ask people meanwhile."""
+        """Show the call that the agent asks about, and start a task that asks people."""
         call = self._described(permission.request.tool_call)
         if call.id and (call.is_reported or call.is_changed):
             shown, call.id = call.id, ""
@@ -302,7 +302,7 @@ class PromptStream:
         self._own(self._decide(call, call.id, permission), f"permission {call.id}")
 
     async def _decide(self, call: AgentCall, call_id: str, permission: Permission) -> None:
-        """Answer a permission. `call_id` is the shown call that people decide about."""
+        """Answer a request for permission. `call_id` is the shown call that people decide about."""
         try:
             approval = await self._seam.approve(call_id, must_ask=False)
             is_allowed = approval.accepted and call.id == call_id and not _is_edited(approval, call)
@@ -318,7 +318,7 @@ class PromptStream:
                 permission.answer.set_result(None)
 
     async def _hand_over(self, asked: EditorCall) -> None:
-        """Show the request to the client, and wait for the answer meanwhile."""
+        """Show the request to the client, and start a task that waits for the answer."""
         self._messages_count += 1
 
         async def pieces() -> AsyncIterator[object]:

@@ -19,13 +19,14 @@ from threadcast_protocol.wire.errors import ToolFailed
 __all__ = ["TERMINALS_MAX", "Terminals"]
 
 TERMINALS_MAX = 16
-"""The maximum terminals of one agent that it has not released."""
+"""The maximum unreleased terminals of one agent."""
 
 RELEASED_MAX = 64
-"""The maximum released terminals whose output can still be shown, the newest first: 4 MB at most."""
+"""The maximum released terminals whose output can still be shown. The newest are kept, and their output takes 4 MB at
+most."""
 
 ARGUMENTS_MAX_BYTES = 131_072
-"""The maximum bytes of a command with its arguments and variables; Linux allows each argument as many."""
+"""The maximum bytes of a command with its arguments and variables. Linux has the same limit for a single argument."""
 
 
 class Terminals:
@@ -49,7 +50,7 @@ class Terminals:
         if sum(map(len, [*argv, *env, *env.values()])) > ARGUMENTS_MAX_BYTES:
             raise RequestFailed(f"a command has at most {ARGUMENTS_MAX_BYTES:,} bytes", INVALID_PARAMS)
         if len(argv) == 1 and any(sign in wanted.command for sign in " ;|&<>$"):
-            argv = ["/bin/sh", "-c", wanted.command]  # several agents send a line for the shell
+            argv = ["/bin/sh", "-c", wanted.command]  # several agents send a whole shell command line
         folder = self._workspace.folder(wanted.cwd)
         self._count += 1
         terminal_id = f"term-{self._count}"
@@ -68,7 +69,7 @@ class Terminals:
         return terminal_id
 
     def output(self, terminal_id: str) -> TerminalOutputResponse:
-        """Return the end of a terminal's output. Raises RequestFailed."""
+        """Return the last part of a terminal's output. Raises RequestFailed."""
         over, limit = self._known(terminal_id)
         view = over.result() if over.done() else self._pool.read((self._owner, terminal_id))
         printed = (view.output if view is not None else "").encode()
@@ -82,7 +83,8 @@ class Terminals:
         )
 
     async def wait(self, terminal_id: str) -> WaitForTerminalExitResponse:
-        """Return the end of a terminal's command. The agent may kill the command meanwhile. Raises RequestFailed."""
+        """Wait for the end of a terminal's command, and return its exit status. The agent may kill the command
+        meanwhile. Raises RequestFailed."""
         over, _ = self._known(terminal_id)
         found = _exit_of(await asyncio.shield(over))
         return WaitForTerminalExitResponse(exit_code=found.exit_code, signal=found.signal)
@@ -101,7 +103,7 @@ class Terminals:
         del self._open[terminal_id]
 
     def said(self, terminal_id: str) -> str:
-        """Return the output of a terminal, also after its release (ACP, "Embedding in Tool Calls"); '' for an unknown
+        """Return the output of a terminal, even after its release (ACP, "Embedding in Tool Calls"); '' for an unknown
         terminal."""
         return self.output(terminal_id).output if terminal_id in self._open else self._released.get(terminal_id, "")
 

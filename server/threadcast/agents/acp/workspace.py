@@ -17,13 +17,13 @@ from threadcast.tools.programs_user import ProgramsUser
 __all__ = ["FILE_MAX_BYTES", "Workspace"]
 
 FILE_MAX_BYTES = 10_485_760
-"""The largest file that is read or written; sources are far smaller."""
+"""Maximum bytes of a file that is read or written; source files are far smaller."""
 
 PARTS_MAX = 64
 
 
 class Workspace:
-    """The folder `root`, which is created, and given to `user` if the programs run as another user.
+    """The folder `root`. The folder is created, and `user` becomes its owner if programs run as another user.
 
     Raises:
         OSError: the folder cannot be created, or is a link.
@@ -102,7 +102,7 @@ class Workspace:
             return str(self.root.joinpath(*self._parts(path)))
 
     def relative(self, path: str) -> str:
-        """Return a path relative to this folder. Raises RequestFailed: the path is not below it."""
+        """Return a path relative to this folder. Raises RequestFailed: the path is not below the folder."""
         return "/".join(self._parts(path)) or "."
 
     def _parts(self, path: str) -> list[str]:
@@ -128,7 +128,7 @@ class Workspace:
             os.close(folder)
 
     def _below(self, folder: int, part: str, create: bool) -> int:
-        """Open a folder in a folder, and close the outer one."""
+        """Open a folder in a folder, and close the outer folder."""
         if create:
             try:
                 os.mkdir(part, 0o755, dir_fd=folder)
@@ -149,7 +149,7 @@ def _told(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        # agents look for these words
+        # agents search for these words
         raise RequestFailed(f"Resource not found: {path:.200}", RESOURCE_NOT_FOUND) from None
     except OSError as wrong:
         raise RequestFailed(f"{path:.200}: {wrong.strerror or 'failed'}", INVALID_PARAMS) from None

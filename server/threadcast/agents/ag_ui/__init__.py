@@ -1,6 +1,6 @@
-"""Agents behind AG-UI 1.0, the Agent User Interaction Protocol: a remote agent in any language answers a chat.
+"""Agents that speak AG-UI 1.0, the Agent User Interaction Protocol: a remote agent in any language answers a chat.
 
-Most are configured, not coded (`[agents.NAME]` with `kind = "ag_ui"`). In a file of the operator's:
+Most such agents are configured, not coded (`[agents.NAME]` with `kind = "ag_ui"`). In an operator's file:
 
     from threadcast.agents.ag_ui import serve
 

@@ -21,16 +21,17 @@ from threadcast_protocol.wire.loopback import is_loopback
 __all__ = ["ATTEMPTS", "EVENT_MAX_BYTES", "STREAM_MAX_BYTES", "RemoteAgent"]
 
 EVENT_MAX_BYTES = 4_194_304
-"""The maximum size of an event, the same as for MCP servers: decoding it takes 10 ms."""
+"""Maximum bytes of an event, the same as for MCP servers. Decoding such an event takes 10 ms."""
 
 STREAM_MAX_BYTES = 67_108_864
-"""The largest stream of one run: a hundred times the longest answers of today's models with all their frames."""
+"""Maximum bytes of the stream of one run: a hundred times the longest answers of today's models with all their
+frames."""
 
 CONNECT_SECONDS = 5.0
 
 ATTEMPTS = 4
 PAUSES_SECONDS = (0.5, 1.0, 2.0)
-"""The pauses after which a run that has not begun is requested again."""
+"""The pauses before a run that has not begun is requested again."""
 
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout)
 """Failures after which the agent cannot have begun the run."""
@@ -40,7 +41,7 @@ RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class RemoteAgent:
-    """A remote agent. `silence_seconds` is the longest time without a byte."""
+    """A remote agent. `silence_seconds` is the maximum time without a byte from the agent."""
 
     def __init__(self, url: str, headers: Mapping[str, str], silence_seconds: float) -> None:
         self._url = url
@@ -50,8 +51,8 @@ class RemoteAgent:
 
     @asynccontextmanager
     async def run(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[list[Event]]]:
-        """Begin a run and yield its events as they arrive, once the first ones have arrived. A request that has not
-        reached the agent, or that it has refused for now, is repeated.
+        """Begin a run, wait for its first events, and yield an iterator over all events as they arrive. A request is
+        repeated if it has not reached the agent or the agent has refused it for now.
 
         Raises:
             ModelFailed: the agent cannot be reached, refuses, is silent, or sends something other than a stream of
@@ -80,7 +81,7 @@ class RemoteAgent:
 
 
 async def _events(answer: httpx2.Response) -> AsyncIterator[list[Event]]:
-    """Yield the events of each piece of an answer that contains any. Raises ModelFailed."""
+    """Yield the events of each piece of an answer, skipping pieces without events. Raises ModelFailed."""
     splitter = SseSplitter(EVENT_MAX_BYTES)
     size = 0
     try:
@@ -99,7 +100,7 @@ async def _events(answer: httpx2.Response) -> AsyncIterator[list[Event]]:
 
 
 async def _with(first: list[Event] | None, events: AsyncIterator[list[Event]]) -> AsyncIterator[list[Event]]:
-    """Yield the first events and then the others. Raises ModelFailed: the connection was lost in between."""
+    """Yield the first events and then the others. Raises ModelFailed: the connection was lost before the end."""
     if first is not None:
         yield first
     try:

@@ -32,7 +32,8 @@ __all__ = [
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Text of the message `message_id`, '' for the open one. `role` is `user` for the echo of a user's message."""
+    """Text of the message `message_id`; '' means the open message. `role` is `user` for the echo of a user's
+    message."""
 
     message_id: str
     delta: str
@@ -40,7 +41,8 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Reasoning(msgspec.Struct, frozen=True):
-    """Reasoning, or, with `encrypted`, a value that the agent wants back with the message or call `message_id`."""
+    """Reasoning. `encrypted` is instead a value that must be sent back to the agent with the message or call
+    `message_id`."""
 
     message_id: str
     delta: str
@@ -54,7 +56,7 @@ class ToolStart(msgspec.Struct, frozen=True):
 
 
 class ToolArgs(msgspec.Struct, frozen=True):
-    """A piece of a call's arguments. A chunk may begin its call itself, with `name`."""
+    """A piece of a call's arguments. If the piece has a `name`, it also begins the call."""
 
     call_id: str
     delta: str
@@ -72,14 +74,14 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 
 class StateChange(msgspec.Struct, frozen=True):
-    """A new state, or a change of it by RFC 6902."""
+    """A new state, or a change of the state as a JSON Patch (RFC 6902)."""
 
     snapshot: Any = None  # Any: JSON
     delta: list[JsonObject] | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """All messages that the agent has, in its own form."""
+    """All messages that the agent has, in the agent's own form."""
 
     messages: list[JsonObject]
 
@@ -98,7 +100,7 @@ class Other(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A step or a subagent begins, or ends if `text` is ''."""
+    """A step or a subagent begins; with an empty `text`, it ends."""
 
     text: str
 
@@ -249,14 +251,14 @@ def _read(wire: _Wire) -> Event | None:
 
 
 def _interrupts(outcome: object) -> list[Interrupt]:
-    """Return what a finished run waits for: [] unless its outcome is `interrupt`."""
+    """Return the interrupts that a finished run waits for; [] unless the outcome of the run is `interrupt`."""
     if not isinstance(outcome, dict) or outcome.get("type") != "interrupt":
         return []
     return _converted(outcome.get("interrupts"), list[Interrupt]) or []
 
 
 def _content(content: object) -> str:
-    """Return the text of a tool's result: text parts as they are, and a word in place of others."""
+    """Return the text of a tool's result, with a word in place of each part that is not text."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

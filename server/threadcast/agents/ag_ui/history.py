@@ -1,7 +1,7 @@
-"""The conversation in AG-UI's form: the messages that a run receives, and the messages that are kept from it. Pure.
+"""The conversation in AG-UI's form: the messages that a run receives, and the messages of the run that are kept. Pure.
 
-Each message of the chat keeps the messages of the agent that it shows, so that the agent reads its own ids and
-encrypted values again. Other messages are translated from what clients see.
+With each message of the chat, the agent's messages that it shows are kept, so that the agent reads its own ids and
+encrypted values again. Other messages are translated from the form that clients see.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,8 +19,8 @@ SOUNDS = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 
 
 class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The private state of one message of the chat. `messages` are the agent's own, `calls` its ids of the shown calls,
-    and `state` its state after them."""
+    """The private state of one message of the chat. `messages` are the agent's own messages, `calls` the agent's ids of
+    the shown calls, and `state` the agent's state after these messages."""
 
     messages: list[JsonObject]
     calls: list[str] = []
@@ -40,7 +40,7 @@ class Conversation:
         return {str(message.get("id")) for message in self.messages}
 
     def add(self, messages: Iterable[JsonObject]) -> None:
-        """Add messages. An assistant message whose id is known continues the known one."""
+        """Add messages. An assistant message with a known id continues the known message."""
         for message in messages:
             known = self._newest.get(message.get("id"))
             if known is None or message["role"] != "assistant" or known["role"] != "assistant":

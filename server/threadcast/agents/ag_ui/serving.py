@@ -1,9 +1,9 @@
 """Serves a remote agent that speaks AG-UI 1.0 (ag-ui.com/spec/1.0).
 
-A run of the chat is one or more runs of the agent: an interrupt ends the agent's run, and the answer begins its next
-one with `resume`; the result of a client's tool begins one, too. While the run waits for people or clients, it holds no
-resources. A run of the agent that was requested is never repeated after a crash: the chat's run ends `interrupted`, and
-the shown text stays.
+A run of the chat is one or more runs of the agent. An interrupt ends the agent's run, and people's answer begins the
+agent's next run with `resume`. The result of a client's tool begins a next run, too. While the run waits for people or
+clients, it holds no resources. A run of the agent that was requested is never repeated after a crash: the chat's run
+ends `interrupted`, and the shown text remains.
 """
 
 import asyncio
@@ -58,8 +58,9 @@ def serve(
 ) -> Agent:
     """Serve the agent at `url` under the profile `name`.
 
-    `headers` are sent with each request. `policies` are those of the agent's own tools, for the approvals that it asks
-    for: `auto` accepts them without asking, `deny` rejects them. `silence_seconds` is the longest time without a byte.
+    `headers` are sent with each request. `policies` maps names of the agent's own tools to the policies for approvals
+    that the agent requests: `auto` accepts without asking, `deny` rejects. `silence_seconds` is the maximum time
+    without a byte from the agent.
 
     Raises:
         TypeError: the name is invalid.
@@ -69,7 +70,7 @@ def serve(
 
 
 def agent_function(remote: RemoteAgent, policies: Mapping[str, Policy]) -> Any:  # Any: an async function of a context
-    """Return the durable function that answers by the remote agent."""
+    """Return the durable function that lets the remote agent answer."""
 
     async def run(ctx: AgentContext) -> None:
         await _Run(ctx, remote, policies).go()
@@ -113,7 +114,7 @@ class _Run:
             return msgspec.convert(recorded, RunDone)
         if await self._seam.get(f"{key}-begun"):
             raise AttemptCut(CUT)
-        await self._seam.put(f"{key}-begun", True)  # before the request, which may have effects before its first event
+        await self._seam.put(f"{key}-begun", True)  # recorded first: the request may have effects before any event
         async with self._remote.run(self._body(key, resume)) as events:
             stream = RunStream(
                 self._seam, key, events, self._conversation, self._calls, self._client_tools, self._policies
@@ -144,7 +145,7 @@ class _Run:
         return {**body, "resume": resume} if resume else body
 
     async def _carry_out(self, key: str, open_calls: list[str]) -> bool:
-        """Let clients carry out the calls of their tools. Returns False if there are none."""
+        """Let clients carry out the calls of their tools. Returns False if there are no such calls."""
         waiting = [own_id for own_id in open_calls if self._name_of(own_id) in self._client_tools]
         for own_id in open_calls:
             if own_id not in waiting:
@@ -178,7 +179,7 @@ class _Run:
         return ""
 
     async def _answers(self, key: str, interrupts: list[Interrupt]) -> list[JsonObject]:
-        """Ask people for everything that the agent waits for, at the same time, and return the entries of `resume`."""
+        """Ask people all questions that the agent waits for at the same time, and return the entries of `resume`."""
         asked: list[tuple[Interrupt, str]] = []
         for number, interrupt in enumerate(interrupts):
             call_id = self._calls.get(interrupt.tool_call_id or "", "")
@@ -188,7 +189,8 @@ class _Run:
         return await asyncio.gather(*(self._answer(f"{key}-ask-{number}", *each) for number, each in enumerate(asked)))
 
     async def _shown(self, key: str, interrupt: Interrupt) -> str:
-        """Show what the agent wants to do, if it has not shown a call for it, and return the id of the call."""
+        """Show the action that an interrupt asks about as a call, if the agent has shown no call for it, and return the
+        id of the call."""
 
         async def pieces() -> AsyncIterator[object]:
             yield Call(tool_name(interrupt.reason or "approval"), {"message": interrupt.message or interrupt.reason})
@@ -197,7 +199,7 @@ class _Run:
         return shown.calls[0].id
 
     async def _answer(self, key: str, interrupt: Interrupt, call_id: str) -> JsonObject:
-        """Ask for one decision or answer. Returns an entry of `resume`."""
+        """Ask people for one decision or answer. Returns an entry of `resume`."""
         entry: JsonObject = {"interruptId": interrupt.id}
         if call_id:
             is_auto = self._policies.get(self._name_of(interrupt.tool_call_id or "")) == "auto"
@@ -214,7 +216,7 @@ class _Run:
         return {**entry, "status": "resolved", "payload": answer}
 
     async def _asked(self, key: str, text: str, schema: JsonObject | None) -> Any:  # Any: JSON that fits the schema
-        """Ask a question; as a free text if the schema cannot be used. Raises Rejected."""
+        """Ask a question, whose answer is a free text if the schema cannot be used. Raises Rejected."""
         try:
             return await self._seam.ask(key, text, schema=schema)
         except ValueError:
@@ -229,7 +231,7 @@ def _properties(interrupt: Interrupt) -> JsonObject:
 
 def _payload(approval: Approval, properties: JsonObject) -> JsonObject:
     """Return a decision in the form that the agent expects. If the agent cannot take edited arguments, the call is
-    denied, since it would carry out a call that no person has accepted."""
+    denied, since the agent would otherwise carry out a call that no person has accepted."""
     payload: JsonObject = {"approved": approval.accepted}
     note = approval.note
     if approval.accepted and approval.arguments is not None:

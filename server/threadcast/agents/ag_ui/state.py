@@ -1,4 +1,4 @@
-"""The state of a remote agent: JSON that it replaces or changes by JSON Patch (RFC 6902). Pure."""
+"""The state of a remote agent: JSON that the agent replaces, or changes by JSON Patch (RFC 6902). Pure."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["COPIES_MAX", "OPERATIONS_MAX", "STATE_MAX_BYTES", "changed", "checked"]
 
 STATE_MAX_BYTES = 128_000
-"""The largest state as JSON, and the largest change of it: half of what a message may keep. The state is sent with each
-run."""
+"""Maximum bytes of the state as JSON, and of one change of the state: half of the data that a message may keep. The
+state is sent with each run."""
 
 OPERATIONS_MAX = 1_000
-"""The most operations of one change."""
+"""Maximum operations of one change."""
 
 COPIES_MAX = 20
-"""The most `copy` operations of one change: each takes up to 10 ms."""
+"""Maximum `copy` operations of one change; each operation takes up to 10 ms."""
 
 
 def checked(state: Any) -> Any:  # Any: JSON
@@ -37,12 +37,12 @@ def changed(state: Any, patch: list[JsonObject]) -> Any:  # Any: JSON
     checked(patch)  # jsonpatch copies each value
     if sum(operation.get("op") == "copy" for operation in patch) > COPIES_MAX:
         raise ValueError(f"a change of the state copies more than {COPIES_MAX} times")
-    # applied together: a copy by jsonpatch for each operation takes 20 ms
+    # The state is copied once and changed in place, because jsonpatch's own copy for each operation takes 20 ms.
     state = msgspec.json.decode(msgspec.json.encode(state))
     for operation in patch:
         try:
             state = jsonpatch.apply_patch(state, [operation], in_place=True)
-            if operation.get("op") == "copy":  # a copy may double the state, so each is checked
+            if operation.get("op") == "copy":  # a copy may double the state, so the state is checked after each copy
                 checked(state)
         except (
             jsonpatch.JsonPatchException,

@@ -1,7 +1,7 @@
-"""Shows the events of one run of a remote agent in the chat: its messages, its calls and their results.
+"""Shows the events of one run of a remote agent in the chat: the agent's messages, its calls and their results.
 
-A call ends its message, so that clients see at once that the agent carries it out. The parts of an agent's message have
-its id, and become one message again in the agent's next request.
+A call ends its message, so that clients see at once that the agent carries out the call. The parts of an agent's
+message have its id, and become one message again in the agent's next request.
 """
 
 import re
@@ -42,17 +42,17 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["CALLS_MAX", "INTERRUPTS_MAX", "MESSAGES_MAX", "TOLD_MAX_BYTES", "RunDone", "RunStream", "tool_name"]
 
 CALLS_MAX = 500
-"""The maximum calls in one run of the agent, as many as tools that an agent may declare."""
+"""The maximum calls in one run of the agent, the same as the maximum tools that an agent may declare."""
 
 MESSAGES_MAX = 1_000
-"""The maximum messages in one run of the agent: its calls, and as many texts between them."""
+"""The maximum messages in one run of the agent: `CALLS_MAX` calls, and as many texts between them."""
 
 INTERRUPTS_MAX = 100
-"""The maximum interrupts with which one run may end: each is a question to a person."""
+"""The maximum interrupts with which one run may end; each interrupt is a question to a person."""
 
 TOLD_MAX_BYTES = 268_435_456
-"""The maximum data that one run sends to clients. A change of a few bytes sends the whole state, so the bound of the
-stream does not bound this: 2,000 changes of the largest state."""
+"""The maximum bytes that one run sends to clients: 2,000 changes of the largest state. A change of a few bytes sends
+the whole state, so the bound of the agent's stream does not bound these bytes."""
 
 ERROR_MAX_CHARACTERS = 500
 
@@ -60,9 +60,9 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class RunDone(msgspec.Struct):
-    """The result of one run of the agent. `messages` are the agent's own, `calls` the chat's ids of its calls,
-    `open_calls` its ids of the calls that it has not answered itself, and `interrupts` the interrupts that it waits
-    for."""
+    """The result of one run of the agent. `messages` are the agent's own messages, `calls` maps the agent's ids of
+    calls to the chat's, `open_calls` are the agent's ids of the calls that it has not answered itself, and `interrupts`
+    are the interrupts that it waits for."""
 
     messages: list[JsonObject] = []
     calls: dict[str, str] = {}
@@ -72,14 +72,14 @@ class RunDone(msgspec.Struct):
 
 
 def tool_name(name: str) -> str:
-    """Return the name of a tool as the list of tools may have it."""
+    """Return the name of a tool in a form that the list of tools allows."""
     return _NOT_IN_NAMES.sub("_", name)[:64] or "tool"
 
 
 class RunStream:
     """The events of one run. The keys of its messages begin with `key`; `client_tools` are the tools of the watching
-    client; `conversation` is the conversation that the agent received, and `calls` has the chat's ids of the calls in
-    it."""
+    client; `conversation` is the conversation that the agent received, and `calls` maps the agent's ids of the calls in
+    it to the chat's ids."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class RunStream:
             yield piece
 
     def _data(self, event: StateChange | Activity | Other) -> list[Data]:
-        """Apply a change of the state, and return the data for clients. Raises ModelFailed: the change is wrong."""
+        """Apply a change of the state, and return the data for clients. Raises ModelFailed: the change is invalid."""
         if isinstance(event, StateChange):
             try:
                 self.done.state = (
@@ -252,7 +252,7 @@ class RunStream:
         await self._seam.report(call_id, Result(content=content))
 
     async def _snapshot(self, messages: list[JsonObject]) -> None:
-        """Show those messages of a snapshot that neither the chat nor this run's stream has."""
+        """Show the messages of a snapshot that are neither in the chat nor in this run's stream."""
         known = self._known_ids | {str(message["id"]) for message in self.done.messages}
         results = [each for each in messages if each.get("role") == "tool"]
         for each in results:
@@ -281,7 +281,7 @@ class RunStream:
 
 
 class _Draft:
-    """The message that is being read. `key` replaces ids that the agent does not give."""
+    """The message that is being read. `key` replaces missing ids."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -311,14 +311,14 @@ class _Draft:
         self._encrypted = event.encrypted or self._encrypted
 
     def add_call(self, event: ToolStart | ToolArgs) -> bool:
-        """Add a part of a call. Returns False if it belongs to the next message."""
+        """Add a part of a call. Returns False if the part belongs to the next message."""
         is_next = bool(self.call_id) and bool(event.call_id) and event.call_id != self.call_id
         is_of_other = bool(event.parent_id and self.texts and event.parent_id != self._message_id)
         if is_next or (is_of_other and not self.call_id):
             return False
         if not self.call_id:
             if not event.name:
-                return True  # arguments of a call that never began
+                return True  # these arguments belong to a call that never began
             self.call_id, self._call_name = event.call_id or f"{self._key}-call", event.name
             self._message_id = self._message_id or event.parent_id
         if isinstance(event, ToolArgs):
@@ -326,7 +326,7 @@ class _Draft:
         return True
 
     def end_call(self) -> Call | None:
-        """Return the message's call; None if it has none."""
+        """Return the message's call; None if the message has no call."""
         if self.call_id:
             try:
                 values = msgspec.json.decode("".join(self._arguments) or "{}")
@@ -336,7 +336,7 @@ class _Draft:
         return self.call
 
     def messages(self) -> list[JsonObject]:
-        """Return the message in the agent's form, after its reasoning."""
+        """Return the message in the agent's form, preceded by its reasoning."""
         found: list[JsonObject] = []
         if self._reasoning or self._encrypted:
             thought = {"id": self._reasoning_id or f"{self._key}-reasoning", "role": "reasoning"}

@@ -1,4 +1,4 @@
-"""Graphs of LangGraph, and agents of LangChain, which are such graphs: they answer chats unchanged.
+"""Graphs of LangGraph, and agents of LangChain, which are such graphs, answer chats unchanged.
 
 from langchain.agents import create_agent
 from threadcast.agents.langgraph import serve

@@ -1,4 +1,4 @@
-"""The conversation as messages of LangChain, and the pieces of its messages. Pure."""
+"""Translates the conversation into messages of LangChain, and LangChain's messages into pieces. Pure."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -77,6 +77,6 @@ def pieces_in(content: object) -> Iterator[str | Reasoning]:
 
 
 def usage_of(message: AIMessage) -> Usage | None:
-    """Return the tokens of a message; None if it does not tell them."""
+    """Return the token counts of a message; None if the message has none."""
     told = message.usage_metadata
     return Usage(told["input_tokens"], told["output_tokens"], told["total_tokens"]) if told else None

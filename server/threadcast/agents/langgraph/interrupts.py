@@ -2,7 +2,7 @@
 questions.
 
 The middleware asks about all calls of a message at once (`action_requests`), or about each call as it runs
-(`tool_approval`). A tool that only a person can answer (`respond` without `approve`) is a question.
+(`tool_approval`). A tool that only a person can answer (`respond` without `approve`) is shown as a question.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["ACTIONS_MAX", "People", "allowed_in", "decision_of"]
 
 ACTIONS_MAX = 128
-"""The maximum actions in one interrupt, as many as calls in an answer."""
+"""The maximum actions in one interrupt, the same as the maximum calls in an answer."""
 
 TEXT_MAX_CHARACTERS = 4_000
 
@@ -30,8 +30,8 @@ DECISIONS = frozenset({"approve", "edit", "reject", "respond"})
 
 
 class People:
-    """Asks the people of the chat. The names of tools in the chat begin with `prefix`; `calls` has each shown call by
-    the model's id, and `open_calls` are those without a result."""
+    """Asks the people of the chat. The names of tools in the chat begin with `prefix`; `calls` maps the model's ids to
+    the shown calls, and `open_calls` are the shown calls without a result."""
 
     def __init__(
         self, seam: Seam, prefix: str, calls: Mapping[str, ShownCall], open_calls: Sequence[ShownCall]
@@ -42,7 +42,7 @@ class People:
         self._free = list(open_calls)
 
     async def answer(self, interrupt: Interrupt) -> Any:  # Any: what the graph is resumed with
-        """Ask, and return the value with which the graph is resumed.
+        """Ask people about an interrupt, and return the value with which the graph is resumed.
 
         Raises:
             Rejected: the person declined to answer a question.
@@ -57,7 +57,7 @@ class People:
         return await self._question(interrupt.id, value, interrupt.response_schema)
 
     async def _decisions(self, key: str, value: JsonObject) -> list[JsonObject]:
-        """Ask about each action, all at the same time, and return the decisions in their order."""
+        """Ask about all actions at the same time, and return the decisions in the order of the actions."""
         actions = [each for each in value["action_requests"] if isinstance(each, dict)]
         if len(actions) > ACTIONS_MAX:
             raise ModelFailed("limit", f"The graph asks about {len(actions)} actions at once, more than {ACTIONS_MAX}.")
@@ -122,10 +122,11 @@ def decision_of(approval: Approval, name: str, args: JsonObject, allowed: set[st
 
 
 def allowed_in(schema: object) -> set[str]:
-    """Return the decisions that the schema of an answer allows: the constants of its properties `type`."""
+    """Return the decisions that the schema of an answer allows, which are the constants of the properties named
+    `type`."""
     found: set[str] = set()
     waiting = [schema]
-    for each in waiting:  # the dict grows meanwhile; a schema of the middleware has a few dozen parts
+    for each in waiting:  # the list grows in the loop; a schema of the middleware has a few dozen parts
         if isinstance(each, dict):
             of_type = (each.get("properties") or {}).get("type") if isinstance(each.get("properties"), dict) else None
             if isinstance(of_type, dict):

@@ -1,5 +1,5 @@
-"""The nodes of a graph as the server runs them: each counts as work, a node with `once` asks a person before it runs
-again, and the calls of a `ToolNode` are calls of the chat."""
+"""The nodes of a graph as the server runs them. Each running node counts as work, a node with `once` asks a person
+before it runs again, and the calls of a `ToolNode` are calls of the chat."""
 
 import copy
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -65,7 +65,7 @@ def tools_of(
 
 def check_nodes(graph: Pregel[Any, Any, Any, Any], retry: Mapping[str, Retry]) -> None:
     """Raise TypeError if a node's retry class is neither `once` nor `safe`, or if a node with `once` consists of parts
-    that have their own classes."""
+    that have their own retry classes."""
     wrong = [name for name in retry if name in graph.nodes and retry[name] not in ("once", "safe")]
     if wrong:
         raise TypeError(f"a node is once or safe, not {retry[wrong[0]]!r}: {wrong[0]}")
@@ -89,7 +89,7 @@ def _schema(tool: BaseTool) -> JsonObject:
 
 
 class RunNodes:
-    """The nodes of one run. `calls` has each shown call by the id that the model gave it."""
+    """The nodes of one run. `calls` maps the ids that the model gave to the shown calls."""
 
     def __init__(self, seam: Seam, saver: JournalSaver, retry: Mapping[str, Retry], prefix: str) -> None:
         self._seam = seam
@@ -126,8 +126,8 @@ class RunNodes:
     def _wrapped(
         self, own: Callable[[Any, Any], Awaitable[ToolMessage | Command[Any]]] | None
     ) -> Callable[[Any, Any], Awaitable[ToolMessage | Command[Any]]]:
-        """Return the function that runs a call of a tool node: through the chat, around the graph's own wrapper
-        `own`."""
+        """Return the function that runs a call of a tool node. The function runs the call through the chat, and runs
+        the graph's own wrapper `own` inside it."""
 
         async def run(request: Any, execute: Callable[[Any], Awaitable[Any]]) -> ToolMessage | Command[Any]:
             call = request.tool_call
@@ -165,8 +165,8 @@ class RunNodes:
         return run
 
     def _is_same(self, shown: ShownCall, call: Mapping[str, Any]) -> bool:
-        """Return whether the graph makes the same call that people have seen. After an approval the chat's arguments
-        count, which a person may have edited."""
+        """Return whether the graph makes the same call that people have seen. After an approval the arguments may
+        differ, because a person may have edited them in the chat."""
         if shown.name != self._prefix + call["name"]:
             return False
         return self._seam.is_approved(shown.id) or arguments_of(shown) == call["args"]
@@ -191,7 +191,7 @@ class _Node(Runnable[Any, Any]):
             begun = await self._begin(key) if self._is_once else 0
             try:
                 return await self._bound.ainvoke(input, config, **kwargs)
-            except Exception:  # the node asks something, or has failed: its end is known
+            except Exception:  # the node asks a question or has failed, so its outcome is known
                 if begun:
                     await self._seam.put(key, -begun)
                 raise
@@ -222,7 +222,7 @@ class _Node(Runnable[Any, Any]):
 
 
 def _result(found: object) -> ToolResult:
-    """Return what clients see of a tool's message or command."""
+    """Return the result that clients see for a tool's message or command."""
     if isinstance(found, ToolMessage):
         text = found.content if isinstance(found.content, str) else str(found.text)
         return ToolResult(content=text, failed=found.status == "error")

@@ -1,7 +1,8 @@
 """A checkpointer whose checkpoints are private values of the run, so that finished nodes do not run again.
 
-It keeps the newest checkpoint of the graph and of each subgraph that is running, with the writes of the nodes that have
-finished since. Older checkpoints are not needed: a chat returns to earlier states by its own branches.
+The checkpointer keeps the newest checkpoint of the graph and of each running subgraph, with the writes of the nodes
+that have finished since. Older checkpoints are not needed, because a chat returns to earlier states by its own
+branches.
 """
 
 import asyncio
@@ -31,11 +32,11 @@ __all__ = ["KEY", "RESUME", "JournalSaver", "Stored"]
 KEY = "checkpoints"
 
 INTERRUPT, RESUME = "__interrupt__", "__resume__"
-"""The channels in which LangGraph records what a node asks and the answers that it has received (langgraph.constants).
+"""The channels in which LangGraph records the questions of a node and the answers to them (langgraph.constants).
 """
 
 Typed = tuple[str, str]
-"""A value as the framework's serializer writes it: its type, and its bytes as base64."""
+"""A value written by the framework's serializer: the type, and the bytes as base64."""
 
 
 class Stored(msgspec.Struct):
@@ -51,7 +52,7 @@ class Stored(msgspec.Struct):
 
 
 class JournalSaver(BaseCheckpointSaver[int]):
-    """`kept` is the state stored by an earlier run of the chat (`packed`), b'' for none."""
+    """`kept` is the state that an earlier run of the chat stored (`packed`), or b'' if there is none."""
 
     def __init__(self, seam: Seam, kept: bytes = b"") -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class JournalSaver(BaseCheckpointSaver[int]):
             self._stored = msgspec.json.decode(zlib.decompress(kept), type=dict[str, Stored])
 
     async def load(self) -> bool:
-        """Load the records that the run made before a crash or a pause. Returns False if there are none."""
+        """Load the records that the run made before a crash or a pause. Returns False if there are no records."""
         recorded = await self._seam.get(KEY)
         if recorded is None:
             return False
@@ -81,8 +82,8 @@ class JournalSaver(BaseCheckpointSaver[int]):
         return zlib.compress(msgspec.json.encode(lasting))
 
     def is_answered(self, interrupt_id: str) -> bool:
-        """Return whether a node has received the answer of this interrupt, although the graph above it still waits: the
-        two facts are recorded one after the other."""
+        """Return whether a node has received the answer to this interrupt. The graph above the node may still wait for
+        the answer, because the two states are recorded one after the other."""
         return any(interrupt_id in stored.answered for stored in self._stored.values())
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -130,7 +131,7 @@ class JournalSaver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         configurable = config["configurable"]
         namespace = configurable.get("checkpoint_ns", "")
-        if not namespace:  # the subgraphs of the step before have ended, except those that keep their own state
+        if not namespace:  # subgraphs of the step before have ended, unless they keep a state of their own
             self._stored = {name: each for name, each in self._stored.items() if name and ":" not in name}
         self._stored[namespace] = Stored(
             checkpoint["id"], self._dumped(checkpoint), self._dumped(metadata), configurable.get("checkpoint_id")
@@ -155,8 +156,8 @@ class JournalSaver(BaseCheckpointSaver[int]):
         await self._record()
 
     async def _record(self) -> None:
-        """Record the present state; a later record is never overtaken by an earlier one. Raises ModelFailed: the state
-        is too large."""
+        """Record the present state. Records are written in order, so an earlier record never replaces a later one.
+        Raises ModelFailed: the state is too large."""
         async with self._order:
             try:
                 await self._seam.put(KEY, msgspec.to_builtins(self._stored))

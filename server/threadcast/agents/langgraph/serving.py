@@ -29,7 +29,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["PASSES_MAX", "RECURSION_LIMIT", "serve"]
 
 RECURSION_LIMIT = 100
-"""The maximum steps of the graph between two pauses; LangGraph's own limit for graphs of agents has this size."""
+"""The maximum steps of the graph between two pauses; LangGraph's own limit for graphs of agents is the same."""
 
 PASSES_MAX = 200
 """The maximum number of times that a graph is resumed in one run."""
@@ -52,13 +52,14 @@ def serve(
     configurable: Mapping[str, Any] | None = None,
     recursion_limit: int = RECURSION_LIMIT,
 ) -> Agent:
-    """Serve a compiled graph under the profile `name`. The chat replaces its checkpointer.
+    """Serve a compiled graph under the profile `name`. The chat replaces the graph's checkpointer.
 
     `policies` maps names of tools to policies; `retry` maps names of tools (default `once`) and of nodes (default
-    `safe`) to retry classes. A node with `once` asks a person before it runs a second time, after a crash in its
-    middle. `input` makes the graph's input from the context and the new messages; by default it is {"messages": […]}.
-    `context` makes the graph's runtime context, `configurable` is passed to the nodes besides the chat's own values
-    (`thread_id`, `principal`, `params`, `context`). The names of the tools in the chat begin with `tool_prefix`.
+    `safe`) to retry classes. If the server crashed while a node with `once` ran, a person is asked before the node runs
+    a second time. `input` makes the graph's input from the context and the new messages; by default it is {"messages":
+    […]}. `context` makes the graph's runtime context. `configurable` is passed to the nodes together with the chat's
+    own values (`thread_id`, `principal`, `params`, `context`). The names of the tools in the chat begin with
+    `tool_prefix`.
 
     Raises:
         TypeError: the name is invalid, the argument is not a compiled graph, or a name belongs to no tool or node.
@@ -163,14 +164,15 @@ class _Run:
         await GraphStream(self._seam, events, self._nodes.calls, counts, self._prefix).show()
 
     async def _answers(self, state: StateSnapshot, waiting: Sequence[Interrupt]) -> JsonObject:
-        """Ask for everything that the graph waits for, at the same time. Returns the answers by the interrupts' ids."""
+        """Ask all questions that the graph waits for at the same time. Returns the answers by the ids of the
+        interrupts."""
         people = People(self._seam, self._prefix, self._nodes.calls, _open_calls(state, self._nodes.calls))
         by_id = {each.id: each for each in waiting}
         return dict(zip(by_id, await asyncio.gather(*map(people.answer, by_id.values())), strict=True))
 
 
 def _newest_kept(messages: Sequence[RoundMessage]) -> tuple[int, bytes]:
-    """Return the number of messages that the kept state of the graph covers, and that state."""
+    """Return the number of messages that the kept state of the graph covers, and the state itself."""
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].keep:
             return index + 1, messages[index].keep

@@ -1,5 +1,5 @@
-"""Shows calls that no message of a model has shown: each gets its own message, so that people see it and the policies
-apply."""
+"""Shows calls that no message of a model has shown. Each call gets its own message, so that people see the call and the
+policies apply."""
 
 import hashlib
 import json
@@ -14,7 +14,8 @@ __all__ = ["arguments_of", "digest", "show_call"]
 
 
 async def show_call(seam: Seam, key: str, name: str, arguments: JsonObject) -> ShownCall:
-    """Show a call in its own message. `key` is the key for `Seam.message`, `name` the tool's name in the chat."""
+    """Show a call in its own message. `key` is the key for `Seam.message`, and `name` is the tool's name in the
+    chat."""
 
     async def pieces() -> AsyncIterator[object]:
         yield Call(name, arguments)

@@ -1,7 +1,7 @@
 """Shows the stream of a graph: each message of a model as a message of the chat, one after the other.
 
-Messages of parallel nodes arrive mixed. One is shown as it streams, and the others wait. The key of a message is the
-task of its node, which is the same when the node runs again after a crash.
+Messages of parallel nodes arrive mixed. One message is shown as it streams, and the others wait. The key of a message
+is the task of its node, and this task is the same when the node runs again after a crash.
 """
 
 import asyncio
@@ -54,15 +54,15 @@ def tell_end(task: str) -> None:
 
 
 async def all_shown() -> None:
-    """Wait, within a node, until all events of the graph so far have been shown. A node of a subgraph may begin
-    earlier: a subgraph does not wait for the reader of the stream."""
+    """Wait, within a node, until all events of the graph so far have been shown. This wait is needed because a subgraph
+    does not wait for the reader of the stream, so its nodes may begin earlier."""
     barrier = _Barrier()
     get_stream_writer()(barrier)
     await barrier.passed.wait()
 
 
 class GraphStream:
-    """The events of one pass of the graph. `calls` is informed of each shown call by the model's id. The names of tools
+    """The events of one pass of the graph. Each shown call is added to `calls` under the model's id. The names of tools
     in the chat begin with `prefix`."""
 
     def __init__(
@@ -124,7 +124,7 @@ class GraphStream:
                 yield each
 
         shown = await self._seam.message(key, pieces)
-        if not is_asked:  # a finished message of a node that was interrupted, and runs again
+        if not is_asked:  # an interrupted node runs again after it finished this message
             whole += [chunk async for chunk in self._chunks(first, message.id, task)]
             again = _ends(whole, self._prefix)
             text = "".join(piece for chunk in whole for piece in pieces_in(chunk.content) if isinstance(piece, str))
@@ -142,10 +142,10 @@ class GraphStream:
             for call, own in zip(shown.calls, calls, strict=False):
                 self._calls[own.id or ""] = call
         for call in shown.calls:
-            self._calls[call.own_id] = call  # a model may use an id again
+            self._calls[call.own_id] = call  # a model may use an id twice
 
     async def _chunks(self, first: Event, message_id: str | None, task: str) -> AsyncIterator[AIMessage]:
-        """Yield the chunks of one message, at most to the end of its node's task. Other events wait."""
+        """Yield the chunks of one message, up to the end of its node's task at the latest. Other events wait."""
         event: Event | None = first
         others: list[Event] = []
         while event is not None:

@@ -1,4 +1,5 @@
-"""The connections to the MCP servers of served agents: opened by the first run that needs them, closed by the last."""
+"""The connections to the MCP servers of served agents. The first run that needs the connections opens them, and the
+last run closes them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -12,14 +13,14 @@ from threadcast_protocol.wire.errors import ModelFailed
 __all__ = ["Connections"]
 
 CONNECT_SECONDS = 30.0
-"""Maximum seconds to open all connections: a server that is a process may have to be downloaded first."""
+"""Maximum seconds to open all connections. The program of a server may have to be downloaded first."""
 
 CLOSE_SECONDS = 5.0
 
 
 class Connections:
-    """The connections to `servers`, which runs share. They belong to tasks of the SDK's manager, because a connection
-    must be closed in the task that has opened it."""
+    """The connections to `servers`, which are shared by several runs. Tasks of the SDK's manager own the connections,
+    because a connection must be closed in the task that has opened it."""
 
     def __init__(self, servers: Sequence[MCPServer]) -> None:
         self._servers = list(servers)

@@ -18,14 +18,14 @@ from threadcast.tools.agent_tool import AgentTool
 __all__ = ["AGENTS_MAX", "Copies", "agent_tools", "agents_of"]
 
 AGENTS_MAX = 200
-"""The most agents in a handoff graph."""
+"""Maximum agents in a handoff graph."""
 
 _HOSTED = (CodeInterpreterTool, FileSearchTool, HostedMCPTool, ImageGenerationTool, WebSearchTool)
 
 
 def agents_of(first: Agent[Any]) -> list[Agent[Any]]:
-    """Return the agents that `first` can hand over to, directly or not, and `first` itself. Raises TypeError: there are
-    more than `AGENTS_MAX`."""
+    """Return `first` and the agents to which it can hand over, directly or through other agents. Raises TypeError:
+    there are more than `AGENTS_MAX` agents."""
     found: dict[int, Agent[Any]] = {}
     waiting = [first]
     while waiting:
@@ -43,7 +43,8 @@ def agent_tools(agents: list[Agent[Any]], settings: Settings) -> list[AgentTool]
     when a run begins.
 
     Raises:
-        TypeError: a tool cannot be recorded; two different tools have one name; or a policy names no tool.
+        TypeError: a tool cannot be recorded; two different tools have the same name; or a policy is set for an unknown
+            tool.
     """
     by_name: dict[str, tuple[FunctionTool, AgentTool]] = {}
     for agent in agents:
@@ -139,8 +140,8 @@ def _targets(agent: Agent[Any]) -> Iterator[Agent[Any]]:
 
 
 def _check(agent: Agent[Any], tool: Tool) -> None:
-    """Raise TypeError if a tool has effects on this server that the SDK offers no way to record, or needs approvals
-    that it cannot ask for."""
+    """Raise TypeError if a tool has effects on this server that cannot be recorded through the SDK, or if a tool needs
+    approvals that it cannot ask for."""
     if isinstance(tool, HostedMCPTool):
         asks = tool.tool_config.get("require_approval", "always")
         if asks != "never" and tool.on_approval_request is None:

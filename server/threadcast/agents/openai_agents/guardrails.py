@@ -1,4 +1,5 @@
-"""Guardrails whose results are recorded, so that a replay does not run them again: many call a model themselves."""
+"""Guardrails whose results are recorded, so that a replay does not run the guardrails again. Many guardrails call a
+model themselves."""
 
 import dataclasses
 import inspect
@@ -31,13 +32,13 @@ TRIPPED = (
 
 
 def recorded_input_guardrail(guardrail: InputGuardrail[Any], key: str, seam: Seam) -> InputGuardrail[Any]:
-    """Return a guardrail of a run's input that runs once."""
+    """Return a guardrail for a run's input that runs only once."""
     function = _once(guardrail.guardrail_function, f"input-{key}", seam)
     return dataclasses.replace(guardrail, guardrail_function=function, name=guardrail.get_name())
 
 
 def recorded_output_guardrail(guardrail: OutputGuardrail[Any], key: str, seam: Seam) -> OutputGuardrail[Any]:
-    """Return a guardrail of a run's output that runs once."""
+    """Return a guardrail for a run's output that runs only once."""
     function = _once(guardrail.guardrail_function, f"output-{key}", seam)
     return dataclasses.replace(guardrail, guardrail_function=function, name=guardrail.get_name())
 

@@ -1,7 +1,7 @@
 """Translates the chat into the input items of a run, and keeps the items of a response with its message. Pure.
 
-Each message keeps its own items, and the outputs of the calls before it, as the model has read them. A message without
-kept items, of another assistant or older than the newest 256, is translated from what clients see.
+Each message keeps its own items and the outputs of earlier calls, as the model has read them. A message without kept
+items, because it is from another assistant or older than the newest 256, is translated from the form that clients see.
 """
 
 from collections.abc import Sequence
@@ -16,12 +16,13 @@ from threadcast_protocol.wire.messages import FilePart, ImagePart, JsonObject, M
 __all__ = ["NOT_CARRIED_OUT", "Kept", "input_of", "keep_of"]
 
 NOT_CARRIED_OUT = "The call was not carried out."
-"""The output that the model reads for a call whose run ended before the call: the API requires an output."""
+"""The output that the model reads for a call that was not made before its run ended, because the API requires an
+output."""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The private state of one message. `items` are input items of the SDK, `calls` the ids that the model gave the
-    shown calls, in their order, and `agent` the name of the agent that answered."""
+    """The private state of one message. `items` are input items of the SDK, `calls` are the ids that the model gave the
+    shown calls, in the order of the calls, and `agent` is the name of the agent that answered."""
 
     agent: str
     items: list[JsonObject]
@@ -29,8 +30,8 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def keep_of(kept: Kept) -> list[Keep]:
-    """Return the piece that keeps the state. If the outputs of tools are too large, they are left out first: clients
-    see their text. If the state is still larger than a message may keep, nothing is kept."""
+    """Return the piece that keeps the state. If the outputs of tools are too large, they are left out first, because
+    the chat has their text. If the state is still larger than a message may keep, nothing is kept."""
     for candidate in (kept, Kept(kept.agent, [each for each in kept.items if not _is_output(each)], kept.calls)):
         data = msgspec.json.encode(candidate)
         if len(data) <= KEEP_MAX_BYTES:
@@ -39,7 +40,7 @@ def keep_of(kept: Kept) -> list[Keep]:
 
 
 def input_of(messages: Sequence[RoundMessage]) -> tuple[list[Any], str]:  # Any: the SDK's `TResponseInputItem`
-    """Return the input items of a run, and the name of the agent that answered last, '' if none is kept."""
+    """Return the input items of a run, and the name of the agent that answered last, or '' if no name is kept."""
     items: list[JsonObject] = []
     agent = ""
     own_ids: dict[str, str] = {}
@@ -67,7 +68,8 @@ def input_of(messages: Sequence[RoundMessage]) -> tuple[list[Any], str]:  # Any:
 
 
 def _kept(message: RoundMessage) -> Kept | None:
-    """Return the kept state of a message; None if there is none, or if another version of this code wrote it."""
+    """Return the kept state of a message; None if nothing is kept, or if another version of this code wrote the
+    state."""
     try:
         return msgspec.json.decode(message.keep, type=Kept) if message.keep else None
     except msgspec.DecodeError:
@@ -115,13 +117,14 @@ def _content(message: Message) -> str | list[JsonObject]:
 
 
 def _answered(items: list[JsonObject]) -> list[JsonObject]:
-    """Return the items with an output for each function call, and no other outputs: the API refuses both."""
+    """Return the items with exactly one output for each function call. The API refuses calls without outputs and
+    outputs without calls."""
     with_output = {str(each.get("call_id")) for each in items if _is_output(each)}
     called = {str(each.get("call_id")) for each in items if each.get("type") == "function_call"}
     found: list[JsonObject] = []
     for item in items:
         if item.get("type") == "function_call_output" and str(item.get("call_id")) not in called:
-            continue  # an item of a hosted tool, which contains its result
+            continue  # the item of a hosted tool contains the result
         found.append(item)
         if item.get("type") == "function_call" and str(item.get("call_id")) not in with_output:
             found.append(_output(str(item.get("call_id")), NOT_CARRIED_OUT))

@@ -1,7 +1,7 @@
 """Models whose responses are recorded: each response of a run is one message of the chat.
 
-Runs inside a tool (`Agent.as_tool`) or inside a guardrail are part of that tool or guardrail. They get the operator's
-models unchanged, since the chat has one message at a time.
+Runs inside a tool (`Agent.as_tool`) or inside a guardrail are part of that tool or guardrail. Such runs get the
+operator's models unchanged, since the chat has one message at a time.
 """
 
 import json
@@ -34,10 +34,10 @@ is_nested: ContextVar[bool] = ContextVar("whether the code runs inside a tool or
 
 
 class Messages:
-    """The messages of one run. `calls` has the chat's id of each shown call, by the id that the model gave it.
-    `speaker` is the name of the agent that the SDK runs now; messages of `home`, the served agent, name no speaker,
-    since the profile has its own title. The names of tools in the chat begin with `prefix`. `has_text`: the response
-    that was requested last has begun."""
+    """The messages of one run. `calls` maps the model's id of each shown call to the chat's id. `speaker` is the name
+    of the agent that the SDK runs now; messages of `home`, the served agent, name no speaker, since the profile has its
+    own title. The names of tools in the chat begin with `prefix`. `has_text` is true when the latest requested response
+    has begun."""
 
     def __init__(self, seam: Seam, *, home: str, speaker: str, prefix: str) -> None:
         self.calls: dict[str, str] = {}
@@ -131,7 +131,7 @@ class Messages:
         await self._seam.message("final", pieces, speaker="" if self.speaker == self._home else self.speaker)
 
     def _take_outputs(self, inputs: str | list[TResponseInputItem]) -> None:
-        """Take the outputs of calls that no message keeps yet from the model's input."""
+        """Collect, from the model's input, the outputs of calls that no message keeps yet."""
         for item in inputs if isinstance(inputs, list) else ():
             output = dict(item)
             if str(output.get("type", "")).endswith("_output") and output.get("call_id") in self._unkept_calls:
@@ -163,11 +163,11 @@ class RecordedModel(Model):
         return await self._messages.respond(self._model, asked, more)
 
     def stream_response(self, *asked: Any, **more: Any) -> AsyncIterator[Any]:  # Any: as `Model.stream_response`
-        """Stream a response of a nested run, which is not recorded; recorded runs request whole responses."""
+        """Stream a response of a nested run, which is not recorded. Recorded runs request whole responses instead."""
         return self._model.stream_response(*asked, **more)
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
-        """Return the model's advice; a response that people have partly seen is not requested again."""
+        """Return the model's own advice, but advise against repeating a response that people have partly seen."""
         if self._messages.has_text and not is_nested.get():
             return ModelRetryAdvice(suggested=False, replay_safety="unsafe", reason="a part of the response is shown")
         return self._model.get_retry_advice(request)
@@ -189,7 +189,7 @@ class RecordedProvider(ModelProvider):
 
 @asynccontextmanager
 async def _closing(events: AsyncIterator[Any]) -> AsyncGenerator[None]:
-    """Close a stream of events at the end, if it can be closed."""
+    """Close a stream of events after the block, if the stream can be closed."""
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
 """Translates the stream of a model's response into pieces of a message, and a response into JSON and back. Pure.
 
-The events are those of OpenAI's Responses API, which all models of the SDK yield (`agents.models.interface`). They are
-read by their names and fields, so a model may also yield its own objects with the same fields.
+The events are those of OpenAI's Responses API, which all models of the SDK yield (`agents.models.interface`). The
+events are read by their names and fields, so a model may also yield its own objects with the same fields.
 """
 
 import json
@@ -52,8 +52,9 @@ _ITEMS: TypeAdapter[list[TResponseOutputItem]] = TypeAdapter(list[TResponseOutpu
 
 
 class ResponseReader:
-    """Reads one response. `hidden` are the names of calls that are not shown: handoffs. The names of the others begin
-    with `prefix` in the chat. `call_ids` are the ids that the model gave the shown calls, in their order."""
+    """Reads one response. `hidden` are the names of the calls that are not shown, which are handoffs. In the chat, the
+    names of all other calls begin with `prefix`. `call_ids` are the ids that the model gave the shown calls, in the
+    order of the calls."""
 
     def __init__(self, hidden: Collection[str], schema: AgentOutputSchemaBase | None, prefix: str) -> None:
         self.call_ids: list[str] = []
@@ -132,7 +133,8 @@ class ResponseReader:
             )
 
     def whole(self) -> ModelResponse:
-        """Return the complete response. Raises ModelBehaviorError: the stream ended before it."""
+        """Return the complete response. Raises ModelBehaviorError: the stream ended before the response was
+        complete."""
         if self._response is None:
             raise ModelBehaviorError("The model's response ended before it was complete.")
         return self._response
@@ -143,7 +145,7 @@ class ResponseReader:
             yield Text(text)
 
     def _complete(self, response: Any) -> None:  # Any: the `Response` of the API
-        """Keep the whole response, with the items that a backend sent only one by one."""
+        """Keep the whole response. Items that a backend sent only one by one are added to it."""
         used = response.usage
         usage = Usage()
         if used is not None:
@@ -200,7 +202,7 @@ def arguments_of(written: str) -> JsonObject:
 
 
 def called_name(item: Any) -> str:  # Any: a function call of the API
-    """Return the name under which a call is shown: with its namespace, if the tool has one."""
+    """Return the name under which a call is shown, including the tool's namespace if there is one."""
     namespace = getattr(item, "namespace", None)
     return f"{namespace}.{item.name}" if isinstance(namespace, str) and namespace != item.name else str(item.name)
 
@@ -252,7 +254,8 @@ def _text_of(item: Any) -> str:  # Any: a message of the API
 
 
 def _reason(event: Any) -> str:
-    """Return the reason that an event gives for a failed response: the API's own sentence, at most 300 characters."""
+    """Return the reason that an event gives for a failed response, in the API's own words and at most 300
+    characters."""
     response = getattr(event, "response", None)
     error = getattr(response, "error", None)
     details = getattr(response, "incomplete_details", None)

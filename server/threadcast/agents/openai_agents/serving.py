@@ -37,7 +37,7 @@ MAX_TURNS = 10
 """The maximum responses of models in one run, the same as the SDK's own `DEFAULT_MAX_TURNS`."""
 
 TEXT_MAX_CHARACTERS = 500
-"""The longest text of the SDK's error that a run's error shows."""
+"""Maximum characters of the SDK's error that a run's error shows."""
 
 _PARAMS = ("temperature", "top_p", "max_tokens", "frequency_penalty", "presence_penalty", "parallel_tool_calls")
 """The parameters of a chat that have the same name in the SDK's `ModelSettings`."""
@@ -60,15 +60,15 @@ def serve(
     """Serve an agent, with all agents that it hands over to, under the profile `name` (default: the agent's name).
 
     `policies` and `retry` map names of function tools to policies and retry classes. A tool without an entry has the
-    policy `ask` if it has `needs_approval=True`, else `auto`; a function as `needs_approval` decides call by call.
-    `retry` is `once` by default. The names of the tools in the chat begin with `tool_prefix`, for the case that two
-    agents have different tools of one name. `context` makes the SDK's context object of a run, again after each crash
-    and pause; it may be async. `tracing` lets the SDK send traces to OpenAI, which is its own default; without
-    `tracing`, the SDK sends none.
+    policy `ask` if it has `needs_approval=True`, else `auto`; if `needs_approval` is a function, it decides for each
+    call. `retry` is `once` by default. The names of the tools in the chat begin with `tool_prefix`, which keeps
+    different tools of two agents apart if they have the same name. `context` makes the SDK's context object of a run,
+    and is called again after each crash and pause; this function may be async. With `tracing`, the SDK sends traces to
+    OpenAI, as it does by default; without `tracing`, it sends none.
 
     Raises:
-        TypeError: the name is invalid; a tool cannot be recorded; two different tools have one name; or `policies` or
-            `retry` names no tool.
+        TypeError: the name is invalid; a tool cannot be recorded; two different tools have the same name; or `policies`
+            or `retry` contains an unknown tool.
     """
     found = agents_of(agent)
     settings = Settings(policies or {}, retry or {}, tool_prefix)
@@ -132,7 +132,7 @@ class _Speaker(RunHooks[Any]):
 
 
 def settings_of(params: JsonObject) -> ModelSettings:
-    """Return the model's settings that the chat, its profile or the command sets."""
+    """Return the model settings that come from the chat, its profile or the command."""
     found = {key: params[key] for key in _PARAMS if params.get(key) is not None}
     if params.get("reasoning_effort") is not None:
         found["reasoning"] = {"effort": params["reasoning_effort"]}

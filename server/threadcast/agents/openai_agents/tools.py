@@ -1,4 +1,4 @@
-"""Function tools of the SDK that run as calls of the chat: under its policies, approvals and deadlines."""
+"""Function tools of the SDK that run as calls of the chat, under the chat's policies, approvals and deadlines."""
 
 import copy
 import json
@@ -25,12 +25,13 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["Settings", "ToolRaised", "recorded_tool", "value_of"]
 
 _FAILED = "_function_tool_default_failure_handled"
-"""The attribute by which the SDK marks the context of a call whose error it has turned into a text for the model."""
+"""The SDK sets this attribute on the context of a call when it has turned the call's error into a text for the
+model."""
 
 
 _shared: dict[tuple[int, str, str, str], tuple[FunctionTool, AgentTool]] = {}
-"""The tools of the server, by the SDK's tool and its settings. The SDK's tool is kept alive, so that its id is not
-reused."""
+"""The tools of the server, by the id of the SDK's tool and its settings. The SDK's tool is kept alive, so that its id
+is not reused."""
 
 
 class ToolRaised(Exception):
@@ -47,7 +48,7 @@ class Settings:
         self.prefix = prefix
 
     def agent_tool(self, tool: FunctionTool) -> AgentTool:
-        """Return the tool for the server's list of tools: the same object for all agents that share the tool."""
+        """Return the tool for the server's list of tools. All agents that share a tool get the same object."""
         values = self._values(tool)
         key = (id(tool), values["name"], values["policy"], values["retry"])
         if key not in _shared:
@@ -77,8 +78,9 @@ class Settings:
 
 
 def recorded_tool(tool: FunctionTool, settings: Settings, seam: Seam, messages: Messages) -> FunctionTool:
-    """Return a tool that runs as a call of the chat. The SDK itself neither asks for approvals nor applies the
-    deadline, which would also count the time that people need; it still runs the tool's guardrails."""
+    """Return a tool that runs as a call of the chat. The SDK itself no longer asks for approvals or applies its
+    deadline, because that deadline would also count the time that people need. The SDK still runs the tool's
+    guardrails."""
 
     async def invoke(context: SdkContext[Any], written: str) -> Any:
         async def carry_out(arguments: JsonObject, chat: ToolContext) -> CallReturn:
@@ -144,7 +146,7 @@ def value_of(tool: FunctionTool, output: Any) -> JsonObject:  # Any: what a tool
 
 
 def _output_of(value: Any) -> Any:  # Any: what `value_of` returned, or the result of a client's tool
-    """Return what the SDK reads as the output of a tool.
+    """Return the output of a tool in the form that the SDK reads.
 
     Raises:
         ToolRaised: the tool raised an exception that ends the run.

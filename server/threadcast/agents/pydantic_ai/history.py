@@ -1,8 +1,8 @@
 """Translates the chat into the message history of a run, and keeps the framework's messages with the chat's. Pure.
 
-Each answer keeps the model's response, and the requests before it that carry results of tools, as the framework has
-them. An answer without kept messages, of another assistant or older than the newest 256, is translated from what
-clients see.
+Each answer keeps the model's response, and the earlier requests that carry results of tools, in the framework's form.
+An answer without kept messages, because it is from another assistant or older than the newest 256, is translated from
+the form that clients see.
 """
 
 import base64
@@ -37,15 +37,16 @@ from threadcast_protocol.wire.messages import text_of
 __all__ = ["NOT_CARRIED_OUT", "OUTPUT_TAKEN", "history_of", "keep_of"]
 
 NOT_CARRIED_OUT = "The call was not carried out."
-"""The result that the model reads for a call whose run ended before the call: model APIs require a result."""
+"""The result that the model reads for a call that was not made before its run ended, because model APIs require a
+result."""
 
 OUTPUT_TAKEN = "Final result processed."
-"""The result that the model reads for an output tool that ended a run: the framework's own sentence."""
+"""The result that the model reads for an output tool that ended a run. The sentence is the framework's own."""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """The private state of one message. `messages` are messages of the framework, `calls` the ids that the framework
-    gave the shown calls, in their order, and `outputs` the ids of calls of output tools."""
+    """The private state of one message. `messages` are messages of the framework, `calls` are the ids that the
+    framework gave the shown calls, in the order of the calls, and `outputs` are the ids of calls of output tools."""
 
     messages: list[Any]  # Any: JSON
     calls: list[str]
@@ -53,9 +54,9 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def keep_of(messages: Sequence[ModelMessage], calls: list[str], outputs: list[str]) -> list[Keep]:
-    """Return the piece that keeps the messages, of which the last is the response. If results of tools are too large,
-    they are left out first: clients see their text. If the response is still larger than a message may keep, nothing is
-    kept."""
+    """Return the piece that keeps the messages; the last message is the response. If results of tools are too large,
+    they are left out first, because the chat has their text. If the response is still larger than a message may keep,
+    nothing is kept."""
     responses = [each for each in messages if isinstance(each, ModelResponse)]
     for candidate in (messages, responses):
         data = msgspec.json.encode(Kept(encoded(candidate), calls, outputs))
@@ -67,8 +68,8 @@ def keep_of(messages: Sequence[ModelMessage], calls: list[str], outputs: list[st
 def history_of(
     messages: Sequence[RoundMessage], prefix: str = ""
 ) -> tuple[list[UserContent] | str | None, list[ModelMessage]]:
-    """Return the prompt of a run, which is the last message if a person wrote it, and the messages before it. The names
-    of tools in the chat begin with `prefix`."""
+    """Return the prompt of a run and the earlier messages. The prompt is the last message if a person wrote it. The
+    names of tools in the chat begin with `prefix`."""
     found: list[ModelMessage] = []
     own_ids: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -98,7 +99,7 @@ def history_of(
         for each in of_framework:
             if isinstance(each, ModelResponse):
                 names.update((call.tool_call_id, call.tool_name) for call in each.tool_calls)
-        # the message was ahead of the first prompt, which the chat has
+        # this message came before the first prompt, and the chat contains the prompt
         if of_framework and _is_system(of_framework[0]):
             found.insert(0, of_framework.pop(0))
         found.extend(of_framework)
@@ -108,7 +109,8 @@ def history_of(
 
 
 def _kept(message: RoundMessage) -> tuple[Kept | None, list[ModelMessage]]:
-    """Return what a message keeps; (None, []) if it keeps nothing, or if another version of this code wrote it."""
+    """Return the kept state and messages of a message; (None, []) if nothing is kept, or if another version of this
+    code wrote the state."""
     try:
         kept = msgspec.json.decode(message.keep, type=Kept) if message.keep else None
         return kept, decoded(kept.messages) if kept is not None else []
@@ -121,7 +123,7 @@ def _is_system(message: ModelMessage) -> bool:
 
 
 def _response(message: RoundMessage, prefix: str) -> list[ModelMessage]:
-    """Return the response that an answer shows; none if it shows nothing."""
+    """Return the response that an answer shows; no response if the answer shows nothing."""
     text = text_of(message.content)
     calls = [
         ToolCallPart(call.function.name.removeprefix(prefix), call.function.arguments or "{}", call.id)

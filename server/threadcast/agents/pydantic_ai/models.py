@@ -29,9 +29,8 @@ __all__ = ["Messages", "RecordedModel"]
 
 
 class Messages:
-    """The messages of one run. `calls` has the shown calls by the ids that the framework gave them. `history` are the
-    framework's own messages, of which the last is the request to the model. The names of tools in the chat begin with
-    `prefix`."""
+    """The messages of one run. `calls` maps the framework's ids to the shown calls. `history` are the framework's own
+    messages; the last message is the request to the model. The names of tools in the chat begin with `prefix`."""
 
     def __init__(self, seam: Seam, prefix: str) -> None:
         self.calls: dict[str, ShownCall] = {}
@@ -103,8 +102,8 @@ class Messages:
         return self.calls.get(call_id)
 
     async def report(self, messages: Sequence[ModelMessage]) -> None:
-        """Show the results of calls that the framework has answered itself, without their tools: unknown tools, invalid
-        arguments, calls beside a final output."""
+        """Show the results of calls that the framework has answered itself without running their tools, because of
+        unknown tools, invalid arguments, or a final output beside the calls."""
         for message in reversed(messages):
             if isinstance(message, ModelResponse):
                 break
@@ -134,8 +133,8 @@ class Messages:
         self._unkept.extend(requests)
 
     async def _remove_refused(self) -> None:
-        """Remove the last message if it is only a structured output that the framework has refused. The state that the
-        message kept is kept with the next one."""
+        """Remove the last message if it is only a structured output that the framework has refused. The state that was
+        kept with this message is then kept with the next message."""
         output, self._output = self._output, None
         if output is None or not _is_refused(self.history, output.call_ids):
             return
@@ -167,7 +166,8 @@ class Messages:
 
 
 class _ShownOutput(NamedTuple):
-    """A message that is only a structured output: its id, the ids of its calls, and what it keeps."""
+    """A message that is only a structured output, with its id, the ids of its calls, and the framework's messages that
+    it keeps."""
 
     message_id: str
     call_ids: set[str]
@@ -213,5 +213,5 @@ def _is_refused(history: Sequence[ModelMessage], call_ids: set[str]) -> bool:
 
 
 def _can_stream(model: Model) -> bool:
-    """Return whether a model can stream: a function need not be able to."""
+    """Return whether a model can stream. A model that is a function may be unable to stream."""
     return not isinstance(model, FunctionModel) or model.stream_function is not None

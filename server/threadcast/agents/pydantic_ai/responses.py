@@ -40,7 +40,7 @@ PAYLOAD_TYPE_MAX_CHARACTERS = 64
 
 class ResponseReader:
     """Reads one response to a request made with `asked`. The names of calls begin with `prefix` in the chat. `call_ids`
-    are the framework's ids of the shown calls, and `hidden_ids` those of the calls of output tools."""
+    are the framework's ids of the shown calls, and `hidden_ids` are the ids of the calls of output tools."""
 
     def __init__(self, asked: ModelRequestParameters, prefix: str) -> None:
         self.call_ids: list[str] = []
@@ -138,7 +138,7 @@ def decoded(value: Any) -> list[ModelMessage]:  # Any: JSON
 
 
 def native_results(response: ModelResponse) -> list[tuple[str, str, str, bool]]:
-    """Return (id, shown name, result, failed) of each call of a provider's own tool, which has run there."""
+    """Return (id, shown name, result, failed) of each call of a provider's own tool, which the provider has run."""
     results = {each.tool_call_id: each for each in response.parts if isinstance(each, NativeToolReturnPart)}
     found = []
     for part in response.parts:

@@ -27,7 +27,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["serve", "settings_of"]
 
 TEXT_MAX_CHARACTERS = 500
-"""The longest text of the framework's error that a run's error shows."""
+"""Maximum characters of the framework's error that a run's error shows."""
 
 _PARAMS = ("temperature", "top_p", "max_tokens", "seed", "presence_penalty", "frequency_penalty", "parallel_tool_calls")
 """The parameters of a chat that have the same name in the framework's `ModelSettings`."""
@@ -49,12 +49,12 @@ def serve(
 
     `policies` and `retry` map names of the agent's tools to policies and retry classes. A tool without an entry has the
     policy `ask` if it has `requires_approval`, `client` if it is external, else `auto`. `retry` is `once` by default.
-    The names of the tools in the chat begin with `tool_prefix`, for the case that two agents have different tools of
-    one name. `deps` makes the dependencies of a run, again after each crash and pause; it may be async. `usage_limits`
-    are those of each run (by default the framework's: 50 requests).
+    The names of the tools in the chat begin with `tool_prefix`, which keeps different tools of two agents apart if they
+    have the same name. `deps` makes the dependencies of a run, and is called again after each crash and pause; this
+    function may be async. `usage_limits` apply to each run (by default the framework's limit of 50 requests).
 
     Raises:
-        TypeError: the name is missing or invalid, or `policies` or `retry` names no tool.
+        TypeError: the name is missing or invalid, or `policies` or `retry` contains an unknown tool.
     """
     settings = Settings(policies or {}, retry or {}, tool_prefix)
     tools = agent_tools(agent.toolsets, settings)
@@ -64,7 +64,8 @@ def serve(
 
 @dataclass(frozen=True)
 class _Served:
-    """The data that a served agent needs in each of its runs. `known` are the names of its tools in the chat."""
+    """The data that a served agent needs in each of its runs. `known` are the names of the agent's tools in the
+    chat."""
 
     agent: Agent[Any, Any] | WrapperAgent[Any, Any]
     settings: Settings
@@ -125,7 +126,7 @@ class _Recording(AbstractCapability[Any]):
 
 
 def settings_of(params: JsonObject) -> ModelSettings:
-    """Return the model's settings that the chat, its profile or the command sets."""
+    """Return the model settings that come from the chat, its profile or the command."""
     found: ModelSettings = {}
     found.update({key: params[key] for key in _PARAMS if params.get(key) is not None})  # type: ignore[typeddict-item]  # the chat has checked the values
     if params.get("reasoning_effort") is not None:

@@ -1,4 +1,4 @@
-"""Toolsets whose calls are calls of the chat: under its policies, approvals and deadlines."""
+"""Toolsets whose calls are calls of the chat, under the chat's policies, approvals and deadlines."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -28,15 +28,15 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["RecordedToolset", "Settings", "ToolRaised", "agent_tools"]
 
 SHOWN_MAX_CHARACTERS = 2_000
-"""The longest text of a tool's error."""
+"""Maximum characters of a tool's error."""
 
 _RETURNS: TypeAdapter[list[ToolReturn[Any]]] = TypeAdapter(
     list[ToolReturn[Any]], config=ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 )
 
 _shared: dict[tuple[int, str, str, str], tuple[object, AgentTool]] = {}
-"""The tools of the server, by the framework's tool and its settings, so that agents may share a tool. The framework's
-tool is kept alive, so that its id is not reused."""
+"""The tools of the server, by the id of the framework's tool and its settings, so that agents may share a tool. The
+framework's tool is kept alive, so that its id is not reused."""
 
 
 class ToolRaised(Exception):
@@ -44,8 +44,8 @@ class ToolRaised(Exception):
 
 
 class Settings:
-    """The settings with which the tools of an agent run in the chat. `policies` and `retry` have the names of the tools
-    in the framework as keys, and their names in the chat begin with `prefix`."""
+    """The settings with which the tools of an agent run in the chat. `policies` and `retry` have the framework's names
+    of the tools as keys. In the chat, the names of the tools begin with `prefix`."""
 
     def __init__(self, policies: Mapping[str, Policy], retry: Mapping[str, Retry], prefix: str) -> None:
         self.policies = policies
@@ -66,7 +66,8 @@ class Settings:
         }
 
     def is_approved(self, definition: ToolDefinition) -> bool:
-        """Return whether the chat asks for approval before it runs the tool, if approval is needed."""
+        """Return whether a running call of the tool counts as approved, because the chat has applied the tool's policy
+        before."""
         return definition.name in self.policies or definition.kind == "unapproved"
 
 
@@ -75,7 +76,7 @@ def agent_tools(toolsets: Iterable[AbstractToolset[Any]], settings: Settings) ->
     servers, report their tools only when a run begins.
 
     Raises:
-        TypeError: `policies` or `retry` names no tool, although every toolset is known.
+        TypeError: every toolset is known, but `policies` or `retry` contains an unknown tool.
     """
     found: dict[str, AgentTool] = {}
     names: set[str] = set()
@@ -111,7 +112,7 @@ def _definitions(toolset: AbstractToolset[Any]) -> Iterable[tuple[object, ToolDe
 
 @dataclass
 class RecordedToolset(WrapperToolset[Any]):
-    """The toolset of one run. The framework neither asks for approvals nor leaves external calls to its caller."""
+    """The toolset of one run. The chat asks for approvals and runs external calls, so the framework does neither."""
 
     settings: Settings
     seam: Seam
@@ -178,7 +179,7 @@ class RecordedToolset(WrapperToolset[Any]):
     async def _value_of(self, name: str, call_id: str, found: Any) -> Any:  # Any: the recorded value of the call
         """Return the tool's value.
 
-        Raises: ModelRetry, pydantic_ai.exceptions.ToolFailed: the tool raised it.
+        Raises: ModelRetry, pydantic_ai.exceptions.ToolFailed: the tool raised this exception.
             ToolRaised: the tool raised another exception, which ends the run.
         """
         match found:

@@ -25,8 +25,8 @@ _BY_WORD: dict[str, Cause] = {
     "rate_limit_error": "rate_limited",
     "timeout_error": "timeout",
 }
-"""The `type` of an error object. An overload is the provider's fault and a rate limit the caller's, but in both cases
-the provider accepts no more requests for now."""
+"""Causes by the `type` of an error object. An overload is the provider's fault and a rate limit the caller's, but in
+both cases the provider accepts no more requests for now."""
 
 _OVERFLOW = re.compile(r"prompt is too long|exceed context limit|context (length|window)|too many tokens", re.I)
 """An overflow is an `invalid_request_error` like many other errors; only the message identifies an overflow."""
@@ -35,5 +35,5 @@ _TABLE = CauseTable(_BY_STATUS, _BY_WORD, _OVERFLOW, (400, 413, 500))
 
 
 def cause_of(status: int, message: str, type: str) -> Cause:
-    """Return the cause of an error; `type` is that of the error object."""
+    """Return the cause of an error; `type` is the `type` field of the error object."""
     return _TABLE.cause(status, message, type)

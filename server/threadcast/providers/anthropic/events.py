@@ -2,9 +2,9 @@
 calls it.
 
 One struct decodes every event and skips unknown fields. Text, thinking and calls are passed on in pieces; each finished
-block is kept as a whole. Clients see thinking and the provider's own tools without signatures and encrypted parts; the
-original blocks are emitted as `ProviderData`, one per block, in order, for `request.py` to send back. An answer of text
-and calls alone keeps no blocks.
+block is kept as a whole. Clients see thinking and the provider's own tools without signatures and encrypted parts. The
+original blocks are emitted in order, each as one `ProviderData`, and `request.py` sends them back. No blocks are kept
+for an answer that consists only of text and calls.
 """
 
 from typing import Any
@@ -102,7 +102,7 @@ _HIDDEN = ("signature", "encrypted_content", "encrypted_index", "encrypted_stdou
 
 
 class EventReader(AnswerReader):
-    """Reads one answer, from one call or, when the provider paused, from several (`next_call`). `blocks` are the
+    """Reads one answer, which comes from several calls if the provider pauses it (`next_call`). `blocks` are the
     finished blocks of the answer."""
 
     def __init__(self) -> None:
@@ -119,8 +119,8 @@ class EventReader(AnswerReader):
 
     @property
     def is_paused(self) -> bool:
-        """Return whether the provider paused the answer because its own tools took long. It then expects another call
-        with the same `blocks`."""
+        """Return whether the provider paused the answer because its own tools took long. The provider then expects
+        another call with the same `blocks`."""
         return self._stop == "pause_turn"
 
     def next_call(self) -> None:
@@ -209,7 +209,7 @@ class EventReader(AnswerReader):
         self.blocks.append({**block, "input": arguments_object(whole)} if kind == "tool_use" else block)
         if kind not in _PLAIN:
             is_thinking = kind in ("thinking", "redacted_thinking")
-            if kind != "thinking" or whole:  # some models send the signature alone
+            if kind != "thinking" or whole:  # some models send a signature without thinking
                 deltas.append(ThinkingBlock(_public(block)) if is_thinking else ServerBlock(_public(block)))
         self._keep(kept, deltas, is_plain=kind in _PLAIN and not block.get("citations"))
 
@@ -227,7 +227,7 @@ class EventReader(AnswerReader):
         self._finish = _FINISH_REASONS.get(self._stop or "", "stop")
         explanation = (delta.stop_details or {}).get("explanation")
         if self._stop == "refusal" and explanation and not self.blocks:
-            deltas.append(TextDelta(str(explanation)))  # the text that replaces an answer
+            deltas.append(TextDelta(str(explanation)))  # this text replaces the answer
 
     def _count(self, counts: TokenCounts | None) -> None:
         if counts is not None:

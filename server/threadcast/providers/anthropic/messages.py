@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["Anthropic"]
 
 VERTEX_VERSION = "vertex-2023-10-16"
-"""The version of the API on Vertex AI, as Google's and Anthropic's documentation of Claude on Vertex AI name it. Each
-version of the SDK sends another value; a fixed value keeps the format of the events. `extra_body` can override it."""
+"""The version of the API on Vertex AI, from Google's and Anthropic's documentation of Claude on Vertex AI. Each version
+of the SDK sends another value; a fixed value keeps the format of the events. `extra_body` can override it."""
 
 MAX_PAUSES = 10
-"""Maximum pauses of one answer for the provider's own tools; each pause comes after several calls of these tools."""
+"""Maximum pauses of one answer. The provider pauses an answer after several calls of its own tools."""
 
 _event_data = Decoder(Event)
 
@@ -86,9 +86,9 @@ class Anthropic(SdkProvider["AsyncAnthropic | AsyncAnthropicVertex"]):
         """Yield the data of each event of one call."""
         from threadcast.providers.model_http import plain_pieces
 
-        # The body is passed as `extra_body`, which the SDK merges into its own body: the SDK would traverse all typed
-        # messages. On Vertex AI the SDK moves the model from its own body into the path, so our body must not contain a
-        # model.
+        # The body is passed as `extra_body`, which the SDK merges into its own body, because the SDK would traverse all
+        # messages that it receives as typed arguments. On Vertex AI the SDK moves the model from its own body into the
+        # path, so our body must not contain a model.
         laid_over = body
         if self._settings.vertex_project:
             laid_over = {"anthropic_version": VERTEX_VERSION, **body}

@@ -4,7 +4,7 @@ it.
 The API has turns of blocks instead of messages: adjacent messages of one role become one turn, so one user turn
 contains all results of a round. An answer that this provider gave with thinking, or with tools of its own, is sent back
 as the original blocks, because the signatures in them cover their order. Answers of other providers are sent as text
-and calls alone. The request is one that the API accepts, whatever the history contains.
+and calls alone. The API accepts the request whatever the history contains.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from threadcast_protocol.wire.messages import (
 __all__ = ["DEFAULT_MAX_TOKENS", "request_body", "takes_prefill"]
 
 DEFAULT_MAX_TOKENS = 8_192
-"""The limit of tokens for requests that set no limit, since the API requires one. Every model since 3.5 accepts this
+"""The token limit of requests that set no limit, since the API requires a limit. Every model since 3.5 accepts this
 value; `max_output_tokens` of a model overrides it."""
 
 THINKING_MIN_TOKENS = 1_024
@@ -42,7 +42,7 @@ _EFFORTS = {"minimal": "low"}
 
 
 def request_body(request: Request, *, max_tokens: int = DEFAULT_MAX_TOKENS, is_caching: bool = True) -> JsonObject:
-    """Return the JSON body; `max_tokens` applies to requests without a limit. `extra_body` overrides all fields
+    """Return the JSON body; `max_tokens` applies to requests without a token limit. `extra_body` overrides all fields
     (PROV-5).
 
     With `is_caching`, the provider is asked to cache the request up to the newest message for a few minutes: the next
@@ -85,8 +85,9 @@ def request_body(request: Request, *, max_tokens: int = DEFAULT_MAX_TOKENS, is_c
 
 
 def takes_prefill(model: str) -> bool:
-    """Return whether the model of this name accepts the beginning of its answer. Claude 4.6 and newer models refuse a
-    prefill (Anthropic's "What's new in Claude 4.6", prefill removal). Returns False for a name without a generation."""
+    """Return whether the model of this name accepts the beginning of an answer and continues it. Claude 4.6 and newer
+    models refuse a prefill (Anthropic's "What's new in Claude 4.6", prefill removal). Returns False for a name without
+    a version number."""
     if _OLD_NAME.search(model):
         return True
     found = _NAME.search(model)

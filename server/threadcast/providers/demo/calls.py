@@ -1,8 +1,8 @@
 """Finds in a user's message the tools that `demo/tools` calls, and summarises their results. Pure.
 
 A line `call NAME {json}` calls any tool with exactly these arguments (several lines make several calls; the text after
-the name is passed on unchanged, so that a test can send invalid arguments). Without such a line, words of the message
-select the tool: a time, a sum, a note, a count-down, if such a tool is offered.
+the name is passed on unchanged, so that a test can send invalid arguments). Without such a line, the words of the
+message select offered tools: the clock, the calculator, the note tool and the count-down.
 """
 
 import re
@@ -19,7 +19,7 @@ _DIRECTIVE = re.compile(r"^[ \t]*call[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*([{\[\"].*
 _TIME = re.compile(r"\b(clock|time|date|today|now)\b", re.IGNORECASE)
 _SUM = re.compile(r"(?<![-(\d.])[-(]*+\.?\d[\d.]*+(?:[\s()]*+[-+*/%^]++[\s()]*+\d[\d.]*+)++[)]*+")
 """Matches a sum in time proportional to the text: no match begins within a number or within brackets, and no part is
-tried at two lengths. Otherwise a message of 8,000 digits would take two seconds, and a longer one hours."""
+tried at two lengths. Otherwise a message of 8,000 digits would take two seconds, and longer messages hours."""
 
 _NOTE = re.compile(r"\b(write|note)\b", re.IGNORECASE)
 _COUNT_DOWN = re.compile(r"\bcount\s*-?down\b(?:\s+from)?\s*(\d{1,2})?", re.IGNORECASE)
@@ -36,7 +36,8 @@ class WantedCall(NamedTuple):
 
 
 def wanted_calls(text: str, offered: Container[str]) -> list[WantedCall]:
-    """Return the calls that `text` asks for, in its order. A directive may name a tool that is not offered."""
+    """Return the calls that `text` asks for, in the order of the text. A directive may name a tool that is not
+    offered."""
     directives = [WantedCall(match[1], (match[2] or "").rstrip()) for match in _DIRECTIVE.finditer(text)]
     if directives:
         return directives

@@ -1,4 +1,4 @@
-"""A provider without a key: built-in models for the first start, for tests and for load.
+"""A provider without a key: built-in models for the first start, for tests and for load tests.
 
     demo/echo repeats the message ?rate= demo/essay an essay ?words=200 &rate= &seed= demo/tools calls tools by the
     words, then answers ?rounds=1 &rate= &break_after_calls= demo/reasoning thinks, then answers ?words=30 &rate= &seed=
@@ -145,7 +145,7 @@ class Demo(Scripted):
             completion_words += 1
             yield TextDelta(word)
         if script.model == "hang":
-            await asyncio.Event().wait()  # without a deadline: hanging is its purpose
+            await asyncio.Event().wait()  # no deadline, because this model is meant to hang
         if script.model == "error":
             raise model_failed(_CAUSES[script.code or "stream_error"], "demo/error")
         for fragment in _fragments(calls, request, script.count("break_after_calls") if calls else 0):

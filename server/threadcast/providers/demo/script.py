@@ -16,8 +16,8 @@
 
 The first matching scene is played, one round for each model call since the user's last message; after its last round
 the provider answers that the script is over. In a text, `<<1>>` stands for a group of the expression, `<<result>>` for
-the last tool's result, `<<result.a.0>>` a value inside its JSON, `<<user>>` the user's message. The file is read when
-the server starts. A call of a tool that is not offered fails, as it does for any model.
+the last tool's result, `<<result.a.0>>` for a value in the JSON of that result, and `<<user>>` for the user's message.
+The file is read when the server starts. A call of a tool that is not offered fails, as it does for any model.
 """
 
 import asyncio
@@ -75,8 +75,8 @@ class Round(_Part, frozen=True):
 
 
 class Scene(_Part, frozen=True, kw_only=True):
-    """A scene. `prompt` is searched in the system prompt, which contains the context and the payloads; its last match
-    counts, and its groups are numbered after those of `when`. Empty: any prompt."""
+    """A scene. `prompt` is searched in the system prompt, which contains the context and the payloads; the last match
+    of `prompt` is used, and its groups are numbered after the groups of `when`. Empty: any prompt."""
 
     when: str
     prompt: str = ""
@@ -92,7 +92,7 @@ class _File(_Part, frozen=True):
 
 
 def read_scenes(path: str) -> _File:
-    """Read the script in a TOML file.
+    """Read the script from a TOML file.
 
     Raises: ValueError: the file does not exist or is not a script; the message names the place.
     """
@@ -199,7 +199,7 @@ def _filled_all(value: object, values: Mapping[str, str]) -> object:
 
 
 def _at(text: str, path: list[str]) -> str:
-    """Return the value at `path` of a JSON text; "" when there is none."""
+    """Return the value at `path` of a JSON text; "" when the text has no such value."""
     try:
         value = msgspec.json.decode(text)
         for step in path:

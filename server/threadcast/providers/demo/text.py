@@ -32,7 +32,7 @@ _WORD = re.compile(r"\S+\s*|\s+")
 
 def essay(words_count: int, seed: str) -> str:
     """Return `words_count` words of prose; the same seed gives the same words. A shorter essay is not a prefix of a
-    longer one: both end with a full stop."""
+    longer essay, because both end with a full stop."""
     chance = random.Random(seed)
     paragraphs: list[str] = []
     left = words_count

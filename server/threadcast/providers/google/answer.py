@@ -2,8 +2,8 @@
 
 One struct decodes a chunk and skips unknown fields. Thoughts become reasoning, code that the provider ran becomes a
 server block, and grounding becomes citations. Calls come whole, with or without an id. In an answer with thought
-signatures all parts are emitted as `ProviderData` for `google/request.py` to send back; an answer without signatures
-keeps no parts. Generated images are neither requested nor read.
+signatures all parts are emitted as `ProviderData` for `google/request.py` to send back; for an answer without
+signatures no parts are kept. Generated images are neither requested nor read.
 """
 
 import msgspec
@@ -109,7 +109,8 @@ _SPOILT = frozenset({"MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTE
 
 
 class ChunkReader(AnswerReader):
-    """Turns the chunks of one answer into deltas. The chunks must have been decoded with its `mender`."""
+    """Turns the chunks of one answer into deltas. The chunks must have been decoded with the `mender` of this
+    reader."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +137,7 @@ class ChunkReader(AnswerReader):
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             feedback = chunk.prompt_feedback
             reason = feedback.block_reason_message or f"The provider blocked this request ({feedback.block_reason})."
-            deltas.append(TextDelta(reason))  # the text that replaces an answer
+            deltas.append(TextDelta(reason))  # this text replaces the answer
             self._finish = "content_filter"
         return self._passed_on(deltas)
 
@@ -187,7 +188,7 @@ class ChunkReader(AnswerReader):
 
     def _cite(self, grounding: Grounding | None, deltas: list[Delta]) -> None:
         for source in (grounding.grounding_chunks or []) if grounding is not None else []:
-            if source not in self._cited:  # later chunks may repeat them
+            if source not in self._cited:  # later chunks may repeat sources
                 self._cited.append(source)
                 deltas.append(Citation({"type": "grounding", **source}))
 

@@ -1,10 +1,10 @@
 """The provider for Gemini over Google's own SDK, with an API key or on Vertex AI. It needs the extra `google`, which is
 imported at the first call.
 
-The SDK brings authentication (a key; on Vertex the application default credentials), retries before the first byte and
-the addresses. `google/raw.py` reads the chunks, and `google/answer.py` converts them into deltas. `Providers` returns
-this provider, and the agent loop iterates over its deltas. Every error is raised as `ModelFailed`, and nothing is
-retried once a byte has been passed on.
+The SDK brings authentication (a key; on Vertex the application default credentials), retries before the first byte, and
+the addresses of the API. `google/raw.py` reads the chunks, and `google/answer.py` converts them into deltas.
+`Providers` returns this provider, and the agent loop iterates over its deltas. Every error is raised as `ModelFailed`,
+and nothing is retried once a byte has been passed on.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -34,14 +34,14 @@ RETRY_MAX_SECONDS = 8.0
 
 
 class _Read(NamedTuple):
-    """Handles the responses that arrive during a call."""
+    """The responses that arrived during a call, and the mender of its answer."""
 
     responses: "list[httpx2.Response]"
     mender: Mender
 
 
 _reads: ContextVar[_Read | None] = ContextVar("_reads", default=None)
-"""The reader of the call in this context."""
+"""The `_Read` of the call that runs in this context."""
 
 
 async def _note(response: "httpx2.Response") -> None:

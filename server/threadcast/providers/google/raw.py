@@ -19,7 +19,7 @@ __all__ = ["RawChunks"]
 
 class RawChunks(httpx2.AsyncByteStream):
     """Replaces the stream of a response, which must not be compressed. `chunks` are the decoded chunks for the SDK's
-    next empty event; `mender` is told of faults."""
+    next empty event; faults are reported to `mender`."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, mender: Mender) -> None:
         self.chunks: deque[Chunk] = deque()
@@ -32,7 +32,7 @@ class RawChunks(httpx2.AsyncByteStream):
         async for piece in self._inner:
             for data in splitter.feed(piece):
                 chunk = read_chunk(data, self._mender)
-                if chunk.error is not None:  # the SDK raises its own exception for it
+                if chunk.error is not None:  # the SDK raises its own exception for an error
                     yield b"data: " + msgspec.json.encode({"error": chunk.error}) + b"\n\n"
                     continue
                 self.chunks.append(chunk)

@@ -3,7 +3,7 @@ calls it.
 
 The API has contents of parts instead of messages: adjacent messages of one role become one content. Each thought
 signature of an answer is sent back with its part; answers of other providers are sent as text and calls alone. Names
-are the SDK's (snake case), and data is `bytes`. The request is one that the API accepts, whatever the history contains.
+are the SDK's (snake case), and data is `bytes`. The API accepts the request whatever the history contains.
 """
 
 import re

@@ -1,7 +1,8 @@
-"""Encodes a request body of which many messages are encoded already, without copying these.
+"""Encodes a request body without copying those of its messages that are encoded already.
 
 In a long chat, all but the last messages are kept as JSON from turn to turn (`providers/unchanged.py`). Copying 4 MB of
-them into one body takes up to 4 ms, most of it for fresh memory, and all chats of the worker wait for that.
+encoded messages into one body takes up to 4 ms, mostly to allocate memory, and all chats of the worker wait for this
+copy.
 """
 
 from collections.abc import AsyncIterator
@@ -16,8 +17,8 @@ __all__ = ["BodyPieces", "encoded_body"]
 
 
 class BodyPieces:
-    """The pieces of a body for httpx2, which iterates over them, and for the SDK: it repeats a failed request only if
-    the body is bytes or looks like a file that can be read again."""
+    """The pieces of a request body, over which httpx2 iterates. The class has the methods of a file that can be read
+    again, because the SDK repeats a failed request only with such a body or with bytes."""
 
     def __init__(self, pieces: list[bytes | memoryview]) -> None:
         self.pieces = pieces

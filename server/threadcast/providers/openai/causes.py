@@ -29,7 +29,7 @@ _BY_WORD: dict[str, Cause] = {
     "rate_limit_exceeded": "rate_limited",
     "server_error": "server_error",
 }
-"""`code` or `type` of an error object, as sent by OpenAI, llama.cpp and gateways."""
+"""Causes by the `code` or `type` of an error object, as OpenAI, llama.cpp and gateways send it."""
 
 _OVERFLOW = re.compile(
     r"context (length|window|size)|too many tokens|prompt is too long|input is too long|maximum.{0,20}tokens", re.I
@@ -48,5 +48,5 @@ def from_error_body(error: ErrorBody | str, *, has_begun: bool) -> ModelFailed:
     body = ErrorBody(message=error) if isinstance(error, str) else error
     detail = f"error in the stream: {body.code} {body.type}: {body.message}"
     code = str(body.code)
-    status = int(code) if len(code) == 3 and code.isdecimal() else 500  # gateways put the HTTP status there
+    status = int(code) if len(code) == 3 and code.isdecimal() else 500  # gateways put the status into `code`
     return model_failed("broken" if has_begun else cause_of(status, body), detail, body=body.message)

@@ -40,15 +40,14 @@ _chunks = Decoder(Chunk)
 
 
 class OpenAIChat(OpenAIServer):
-    """The `Provider`. `prefill`, `samplers`, `program` and `send_reasoning_back` of the settings hold for this API
-    alone (PROV-6)."""
+    """The `Provider`. The settings `samplers`, `program` and `send_reasoning_back` apply to this API alone (PROV-6)."""
 
     path = "/chat/completions"
 
     @property
     def max_tokens_field(self) -> str:
-        """Return the name of the limit: OpenAI's reasoning models refuse `max_tokens`, and most other servers accept
-        nothing else."""
+        """Return the name of the field that limits the tokens: OpenAI's reasoning models refuse `max_tokens`, and most
+        other servers accept only `max_tokens`."""
         host = urlsplit(self._base_url).hostname or ""
         is_official = host.endswith((".openai.com", ".openai.azure.com"))
         return "max_completion_tokens" if is_official else "max_tokens"

@@ -172,9 +172,9 @@ class CallNumbers:
 
 
 def prefill_at(base_url: str) -> Prefill:
-    """Return how the server at this address accepts the beginning of an answer, if the address determines it: the API
-    of Mistral, and that of DeepSeek under /beta, document `prefix: true`. For other addresses the operator must
-    configure whether the server continues the assistant's last message or answers it."""
+    """Return how the server at this address accepts the beginning of an answer, if the address tells. Mistral and,
+    under /beta, DeepSeek document `prefix: true`. For other addresses the operator must configure whether the server
+    continues the assistant's last message or answers it."""
     parts = urlsplit(base_url)
     if parts.hostname == "api.mistral.ai":
         return "prefix"
@@ -191,10 +191,10 @@ def request_body(
     samplers: frozenset[str] = frozenset(),
     program: str = "",
 ) -> JsonObject:
-    """Return the JSON body; the messages that are unchanged since an earlier request are encoded in it already.
-    Parameters that are None are left to the provider; `extra_body` overrides everything
-    (PROV-5). `samplers` are the samplers that the server accepts; `program` is the server's software
-    (`samplers.PROGRAMS`), '' when it is unknown."""
+    """Return the JSON body, in which the messages that are unchanged since an earlier request are already encoded.
+    Parameters that are None are left to the provider; `extra_body` overrides everything (PROV-5). `samplers` are the
+    samplers that the server accepts; `program` is the server's software (`samplers.PROGRAMS`), '' when it is
+    unknown."""
     messages: list[JsonObject | msgspec.Raw] = [{"role": "system", "content": request.system}] if request.system else []
     later = request.messages
     if request.unchanged is not None:
@@ -203,7 +203,7 @@ def request_body(
             return encoded.plus(encode(_messages(more, send_reasoning_back=send_reasoning_back))[1:-1])
 
         encoded = request.unchanged.fold(f"openai_chat {send_reasoning_back}", later, Encoded(), add)
-        messages += map(msgspec.Raw, encoded.pieces)  # each has several messages, with commas between them
+        messages += map(msgspec.Raw, encoded.pieces)  # each piece holds several messages with commas between them
         later = later[request.unchanged.count :]
     messages += _messages(later, send_reasoning_back=send_reasoning_back)
     body: JsonObject = {

@@ -88,12 +88,12 @@ class OpenAIServer(SdkProvider["AsyncOpenAI"]):
 
     @asynccontextmanager
     async def _call(self, client: "AsyncOpenAI", body: JsonObject) -> "AsyncIterator[httpx2.Response]":
-        """Send the request, and yield the response before its body is read. The body is encoded here: the SDK would
-        traverse all typed messages, and its own encoder takes 13 times as long."""
+        """Send the request, and yield the response before its body is read. The body is encoded here, because the SDK
+        would traverse all typed messages and its own encoder takes 13 times as long."""
         from openai import AsyncStream
 
         content = encoded_body(body)
-        options: RequestOptions = {"security": {"bearer_auth": True}}  # as the SDK's own methods of these APIs
+        options: RequestOptions = {"security": {"bearer_auth": True}}  # the SDK's own methods set this option, too
         if isinstance(content, BodyPieces):
             options["headers"] = {"Content-Length": str(content.size_bytes)}
         stream = await client.post(
@@ -141,7 +141,7 @@ def joined(reader: OpenAIReader, events: Sequence[bytes]) -> Iterator[Delta]:
         been yielded.
     """
     texts: list[str] = []
-    is_flat = len(events) > 1 and not is_too_deep(b"".join(events))  # then no single event is too deep either
+    is_flat = len(events) > 1 and not is_too_deep(b"".join(events))  # then no single event is too deep
     try:
         for data in events:
             for delta in reader.feed(data if is_flat else checked(data)):

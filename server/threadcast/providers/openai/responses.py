@@ -67,12 +67,12 @@ class ResponsesReader(OpenAIReader):
     def __init__(self) -> None:
         super().__init__()
         self._calls: dict[int, int] = {}
-        """The call index by output index."""
+        """The index of a call, by its output index."""
         self._with_arguments: set[int] = set()
         self._with_text: set[int] = set()
 
     def feed(self, data: bytes) -> list[Delta]:
-        if data == b"[DONE]":  # sent by compatible servers after every stream, not by OpenAI
+        if data == b"[DONE]":  # compatible servers end each stream with it; OpenAI does not
             return []
         event = _events.decode(data, self.mender)
         deltas = self._event(event) if event.type else self._whole(_responses.decode(data, self.mender))
@@ -103,7 +103,7 @@ class ResponsesReader(OpenAIReader):
         return self._last(event.response) if event.type in _LAST_EVENTS else self._named(event.response.model)
 
     def _last(self, response: Response) -> list[Delta]:
-        """Return the last deltas from the response's status, which streamed and whole answers share."""
+        """Return the last deltas, made from the response's status, for streamed and whole answers alike."""
         if response.error is not None or response.status == "failed":
             error = response.error or ErrorBody(message="the response failed")
             raise from_error_body(error, has_begun=self.has_begun)

@@ -80,7 +80,8 @@ def kept_item(item: JsonObject, *, after_text: bool, calls_before: int) -> JsonO
 
 
 def request_body(request: Request) -> JsonObject:
-    """Return the JSON body. A parameter of None is left to the provider; `extra_body` overrides all fields (PROV-5)."""
+    """Return the JSON body. Parameters that are None are left to the provider; `extra_body` overrides all fields
+    (PROV-5)."""
     params = request.params
     items: list[JsonObject] = []
     for message in request.messages:

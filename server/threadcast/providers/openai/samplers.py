@@ -28,12 +28,12 @@ PROGRAMS: dict[str, frozenset[str]] = {
     "sglang": _OF_ALL | _LOCAL,
     "ollama": _OF_ALL,
 }
-"""The samplers of each server program that is known."""
+"""The samplers that each known server program accepts."""
 
 
 def takes_samplers(model: str, offer: Offer, *, program: str, said: Collection[str] | None) -> frozenset[str]:
-    """Return the samplers that are sent to `model`: the operator's samplers `said`, else those of the provider's list
-    of models, else those of the program, else `seed` and `stop`."""
+    """Return the samplers that are sent to `model`: the operator's samplers `said`, else the samplers in the provider's
+    list of models, else the samplers of the program, else `seed` and `stop`."""
     if said is not None:
         return frozenset(said)
     if (told := offer.parameters.get(model)) is not None:

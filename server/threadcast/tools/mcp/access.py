@@ -1,7 +1,7 @@
 """Decides which resources and prompts of an MCP server a caller may list and attach (MCP-3, MCP-4, SEC-6).
 
 Resources and prompts are fetched without approval, so the policy of the server's tools does not protect them. The
-operator allows them for each server; if callers have tokens, none are allowed by default.
+operator allows resources and prompts for each server. If callers have tokens, none are allowed by default.
 """
 
 import unicodedata
@@ -16,9 +16,9 @@ __all__ = ["Kind", "check_characters", "has_control_characters", "may_list"]
 Kind: TypeAlias = Literal["resources", "prompts"]
 
 _CONTROLS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of control characters, of invisible ones that change the order of the text around them, of
-surrogates, and of line ends. A server may cut a name at one of them, and a page would show another name than the one
-that was fetched."""
+"""Unicode's categories of control characters, of invisible characters that change the order of the text around them, of
+surrogates, and of line ends. A server may cut a name at such a character; a page would then show a name other than the
+fetched name."""
 
 
 def may_list(server: Mcp, kind: Kind, roles: Collection[str], *, has_tokens: bool) -> bool:

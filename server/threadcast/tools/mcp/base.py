@@ -6,4 +6,4 @@ __all__ = ["McpUnavailable"]
 
 
 class McpUnavailable(ToolFailed):
-    """The server is not connected, or the connection was lost during the call; the message tells which."""
+    """The server is not connected, or the connection was lost during the call, as the message tells."""

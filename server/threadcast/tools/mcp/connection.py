@@ -1,8 +1,8 @@
 """Connects to one MCP server and reconnects after a loss, in one task (MCP-1, MCP-2, MCP-5).
 
-The SDK's client must be entered and left in one task, so only `run` holds it; callers pass a request with `ask` and
-wait. The connection keeps the server's list of tools; the hub names them for models. If the server fails in any way,
-`run` continues, and every `ask` returns or raises.
+The SDK's client must be entered and left in one task, so only `run` holds the client; callers pass a request with `ask`
+and wait. The connection keeps the server's list of tools; the hub gives the tools their names for models. If the server
+fails in any way, `run` continues, and every `ask` returns or raises.
 """
 
 import math
@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 _Entry = TypeVar("_Entry", bound="BaseModel")
 
 CONNECT_SECONDS = 30.0
-"""Seconds from the start of a server until its tools are listed: a launcher may have to install it first."""
+"""Seconds from the start of a server until its tools are listed: a launcher may have to install the server first."""
 
 LIST_SECONDS = 15.0
 """Seconds for all pages of one list."""
@@ -49,7 +49,7 @@ PAGES_MAX = 50
 """Maximum pages of one list."""
 
 LIST_AGAIN_SECONDS = 1.0
-"""Seconds between two lists of tools, for a server that announces changes without end."""
+"""Minimum seconds between two requests for the list of tools, for a server that announces changes without end."""
 
 LIST_MAX_BYTES = 1_048_576
 """Maximum bytes of one list as JSON. A page is a message, so many pages could fill the memory."""
@@ -57,7 +57,7 @@ LIST_MAX_BYTES = 1_048_576
 
 class McpConnection:
     """The connection to the server `name`; call `run` in its own task. `changed` is called whenever the server's offers
-    may have changed. `user` is the name of the user as which the program runs; "" for Threadcast's own."""
+    may have changed. `user` is the name of the user as which the program runs; "" means Threadcast's own user."""
 
     def __init__(self, name: str, server: Mcp, changed: Callable[["McpConnection"], None], user: str = "") -> None:
         self.name = name
@@ -145,7 +145,7 @@ class McpConnection:
         if request.error is not None:
             if live.is_expired(request.error):
                 if self._live is live:
-                    self._go_down()  # so that the second attempt waits for the next session
+                    self._go_down()  # then the second attempt waits for the next session
                 return False
             raise request.error
         if not request.is_answered:
@@ -159,7 +159,7 @@ class McpConnection:
             return await self._live_once(live)
         except BaseException as wrong:  # boundary: as in `run`
             pass_on(wrong)
-            if live.over.is_set():  # the server's action, instead of its consequence in the SDK
+            if live.over.is_set():  # return the server's action, not its consequence in the SDK
                 return live.why
             raise
         finally:
@@ -260,9 +260,9 @@ async def _all_tools(client: "mcp.Client", server: str, most: int) -> "tuple[mcp
 async def all_pages(
     page: Callable[[str | None], Awaitable[tuple[list[_Entry], str | None]]], most: int
 ) -> tuple[list[_Entry], bool]:
-    """Return the first `most` entries of a list, of at most LIST_MAX_BYTES, and whether the list has more. `page`
-    fetches the page at a cursor and returns the page with the cursor of the next one; None is the cursor of the first
-    page, and also marks the end of the list."""
+    """Return the first `most` entries of a list, up to LIST_MAX_BYTES in all, and whether the list has more entries.
+    `page` fetches the page at a cursor and returns the page with the cursor of the next page. The cursor None means the
+    first page as an argument, and the end of the list as a result."""
     items: list[_Entry] = []
     cursor: str | None = None
     left_bytes = LIST_MAX_BYTES
@@ -279,5 +279,6 @@ async def all_pages(
 
 
 def _import_sdk() -> None:
-    """Import the SDK, in a thread because it takes most of a second. Raises ImportError when the extra is missing."""
+    """Import the SDK. Callers use a thread, because the import takes most of a second. Raises ImportError when the
+    extra is missing."""
     import threadcast.tools.mcp.watch  # noqa: F401 (the import is the purpose)

@@ -50,8 +50,8 @@ def _block_text(block: "mcp_types.ContentBlock") -> str:
 
 
 def resource_attachments(server: str, uri: str, result: "mcp_types.ReadResourceResult") -> list[JsonObject]:
-    """Return attachments in the form of PROTOCOL §10: text and data as files under the resource's URI, images as
-    images."""
+    """Return attachments in the form of PROTOCOL §10: text and data become files named by the resource's URI, and
+    images become images."""
     parts: list[JsonObject] = []
     for held in result.contents:
         mime = held.mime_type or ""

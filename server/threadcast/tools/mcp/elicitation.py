@@ -1,9 +1,9 @@
-"""Passes questions of an MCP server on to people: the request `elicitation/create` (MCP specification 2025-06-18).
+"""Passes questions of an MCP server, its requests `elicitation/create` (MCP specification 2025-06-18), on to people.
 
-A server asks on its connection, which many chats share, and its request does not name the call to which it belongs.
-Over streamable HTTP, and in the newer protocol that embeds questions in results, the request arrives in the context of
-its call. Otherwise the call is only known if all calls in progress belong to one chat. A question is never shown in a
-chat that may be the wrong one.
+A server asks on its connection, which many chats share, and the request does not name the tool call to which it
+belongs. Over streamable HTTP, and in the newer protocol that embeds questions in results, the request arrives in the
+context of its call. Otherwise the chat is known only if all calls in progress belong to one chat. A question is never
+shown in a chat that may be the wrong chat.
 """
 
 from collections.abc import AsyncIterator
@@ -29,10 +29,11 @@ __all__ = ["AskingCall", "Elicitations", "Slot", "current_call", "form_schema", 
 _log = structlog.get_logger()
 
 QUESTIONS_MAX = 5
-"""The maximum questions of one call. A person who is asked again and again stops reading the questions."""
+"""The maximum questions of one call. People who are asked again and again stop reading the questions."""
 
 OPEN_MAX = 48
-"""The maximum open questions of one server. Above `REQUESTS_OPEN_MAX` (traffic.py) the server would be disconnected."""
+"""The maximum open questions of one server. A server with more than `REQUESTS_OPEN_MAX` (traffic.py) open questions
+would be disconnected."""
 
 PROPERTIES_MAX = 50
 TEXT_MAX_CHARACTERS = 500
@@ -54,11 +55,11 @@ _SECRETS = ("password",)
 
 
 class Slot:
-    """The place of a request among those that run at the same time. A request leaves its place while it asks people, so
-    that open questions do not stop other calls of the server."""
+    """The place of a request among the requests that run at the same time. A request leaves its place while it asks
+    people, so that open questions do not stop other calls of the server."""
 
     def __init__(self, slots: anyio.Semaphore) -> None:
-        """Begin with a place that was acquired from `slots`."""
+        """Hold a place that was already acquired from `slots`."""
         self._slots = slots
         self._is_held = True
         self._is_over = False
@@ -69,7 +70,7 @@ class Slot:
         self._settle()
 
     def _settle(self) -> None:
-        """Give the place back if the request has ended, possibly while it waited for the place."""
+        """Give the place back if the request has ended; it may have ended while it waited for the place."""
         if self._is_over:
             self._give_back()
 
@@ -80,7 +81,8 @@ class Slot:
 
     @asynccontextmanager
     async def left(self) -> AsyncIterator[None]:
-        """Leave the place during the block. When the last of several such blocks ends, it waits for a place again."""
+        """Leave the place during the block. When the last of several such blocks ends, the request waits for a place
+        again."""
         self._leaving_count += 1
         self._give_back()
         try:
@@ -105,7 +107,7 @@ class AskingCall:
         self._scopes: set[anyio.CancelScope] = set()
 
     async def ask(self, text: str, schema: JsonObject) -> Any:  # Any: JSON that fits the schema
-        """Return the answer. Raises NotAnswered, also if the call ends meanwhile."""
+        """Return the answer. Raises NotAnswered if there is no answer or the call ends meanwhile."""
         with anyio.CancelScope() as scope:
             self._scopes.add(scope)
             try:
@@ -123,11 +125,12 @@ class AskingCall:
 
 
 current_call: ContextVar[AskingCall | None] = ContextVar("current_call", default=None)
-"""The tool call that the current task carries out. Requests to the server, and the server's questions, belong to it."""
+"""The tool call that the current task carries out. The task's requests to the server, and the server's questions,
+belong to this call."""
 
 
 class Elicitations:
-    """The calls of one server `name` in progress, and the questions that the server asks meanwhile."""
+    """The calls of the server `name` that are in progress, and the questions that the server asks meanwhile."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -144,7 +147,7 @@ class Elicitations:
     async def answer(
         self, context: object, params: "mcp_types.ElicitRequestParams"
     ) -> "mcp_types.ElicitResult | mcp_types.ErrorData":
-        """Answer a request of the server, after a person has answered. Never raises an error."""
+        """Ask a person the server's question, and return the answer to the server. Never raises an error."""
         import mcp_types
 
         call = self._call()
@@ -168,7 +171,7 @@ class Elicitations:
         return mcp_types.ErrorData(code=mcp_types.INVALID_PARAMS, message=f"the question was not shown: {why}")
 
     def _call(self) -> AskingCall | None:
-        """Return the call that asks; None if that cannot be determined."""
+        """Return the call to which a question belongs; None if the call cannot be determined."""
         call = current_call.get()
         if call is not None:
             return None if call.is_closed else call
@@ -246,7 +249,7 @@ _LENGTHS = ("minItems", "maxItems")
 
 
 def _numbers(wanted: JsonObject, keys: tuple[str, ...]) -> JsonObject:
-    """Return the limits among `keys`, which must be numbers."""
+    """Return those of the limits `keys` whose values are numbers."""
     found = {key: wanted.get(key) for key in keys}
     return {
         key: value for key, value in found.items() if isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,8 +1,8 @@
 """Manages all MCP servers of one process: their tools by name, their resources and their prompts.
 
-The hub is a `ToolSource`: each step of a run asks it for the present tools, so that tools appear and disappear with
-their servers. Lists of resources and prompts are kept for five minutes, or until their server announces a change. Two
-tools with the same name are both left out and logged (MCP-2); the failure of one server affects only its own tools.
+The hub is a `ToolSource`: each step of a run asks the hub for the present tools, so that tools appear and disappear
+with their servers. Lists of resources and prompts are kept for five minutes, or until their server announces a change.
+Two tools with the same name are both left out and logged (MCP-2); the failure of one server affects only its own tools.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
@@ -52,11 +52,11 @@ class _Kept(NamedTuple):
 
 
 class McpHub:
-    """Manages the connections to all `servers`, which are the settings by name. `operated` applies the operator's
+    """Manages the connections to all `servers`, which maps names to settings. `operated` applies the operator's
     settings to a tool and returns None for a disabled tool. `default_timeout_seconds` applies to servers without a
     timeout. `has_tokens`: callers have tokens, so that resources and prompts are off unless the operator allows them.
-    `user`: the name of the user as which programs of servers run; "" for Threadcast's own. No connection is made before
-    `running` is entered."""
+    `user`: the name of the user as which programs of servers run; "" means Threadcast's own user. No connection is made
+    before `running` is entered."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class McpHub:
 
     async def resources(self, roles: Collection[str]) -> tuple[list[McpResource], list[McpFailure]]:
         """Return the resources that a caller with `roles` may attach, and the errors of servers that did not answer
-        (MCP-3). Servers whose resources the caller may not attach appear in neither list."""
+        (MCP-3). If the caller may not attach a server's resources, the server appears in neither list."""
         found, errors = await self._lists("resources", roles, _resources_of)
         return msgspec.convert(found, list[McpResource]), errors
 
@@ -235,7 +235,7 @@ class McpHub:
             by_name.setdefault(tool.name, []).append(tool)
         named: dict[str, Tool] = {}
         for name, same in by_name.items():
-            if len(same) > 1:  # it would be unclear which of them ran
+            if len(same) > 1:  # it would be unclear which tool ran
                 colliding = [tool.remote_name for tool in same]
                 _log.warning("mcp.tools_left_out", server=server, name=name, tools=colliding)
                 continue

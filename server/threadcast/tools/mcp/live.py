@@ -2,7 +2,7 @@
 end.
 
 All tasks here are children of the connection's task and end with it. Only `connection.py` calls this module. Every
-accepted request is answered by its result, its error, or the end of the connection.
+accepted request ends with its result, its error, or the end of the connection.
 """
 
 import re
@@ -26,23 +26,23 @@ REQUESTS_AT_ONCE_MAX = 16
 
 HTTP_PROBE_SECONDS = 30.0
 """Seconds between requests for an HTTP server's list of tools. There is no lasting connection to such a server, so only
-a request notices its loss."""
+a request shows that the server is lost."""
 
 LISTEN_AGAIN_SECONDS = 1.0
-"""Seconds before a stream of changes that the server closed is opened again."""
+"""Seconds until a stream of changes is opened again after the server closed it."""
 
 REASON_MAX_CHARACTERS = 300
 
 _EXPIRED = re.compile(r"session.{0,200}(terminated|not found|expired|unknown|invalid)", re.IGNORECASE | re.DOTALL)
-"""Matches the message of a server that does not know the session. The distance is bounded, because the text is the
-server's, and the search would take time proportional to the square of its length."""
+"""Matches the message of a server that does not know the session. The distance between the words is bounded, because
+the text comes from the server, and an unbounded search would take time proportional to the square of its length."""
 
 _WORDLESS = "Server returned an error response"
 """The SDK's message for an HTTP error with a body that the SDK cannot read."""
 
 
 class Request:
-    """A request in progress; `asking` is the call of a tool that it makes, if the call may ask people. When `done` is
+    """A request in progress. If the request is a tool call that may ask people, `asking` is this call. When `done` is
     set without an answer and without an error, the connection was lost."""
 
     def __init__(self, make: "Callable[[mcp.Client], Awaitable[None]]", asking: AskingCall | None = None) -> None:
@@ -66,7 +66,7 @@ class Live:
         self.session_was_refused = False
 
     def submit(self, request: Request) -> None:
-        """Queue a request. Raises anyio.WouldBlock when too many wait."""
+        """Queue a request. Raises anyio.WouldBlock when too many requests wait."""
         self._send.send_nowait(request)
 
     def end(self, why: str | None) -> None:
@@ -97,7 +97,7 @@ class Live:
             return None
 
     async def _carry_out(self, client: "mcp.Client", request: Request, slots: anyio.Semaphore) -> None:
-        current_call.set(request.asking)  # in the context of this task, which the SDK passes on
+        current_call.set(request.asking)  # the SDK passes on the context of this task
         slot = Slot(slots)
         if request.asking is not None:
             request.asking.slot = slot
@@ -116,8 +116,8 @@ class Live:
             slot.end()
 
     async def listen(self, client: "mcp.Client") -> None:
-        """Receive changes from the stream of changes, if the server's version of the protocol has one; otherwise
-        changes come as messages."""
+        """Receive changes from the stream of changes, if the server's version of the protocol has such a stream;
+        otherwise changes come as messages."""
         from mcp import MCPError
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
@@ -142,14 +142,14 @@ class Live:
             self.changed.set()
 
     def is_expired(self, wrong: BaseException) -> bool:
-        """Return whether the server had forgotten the session; it did not process the request then. A server should
-        answer 404 then (streamable HTTP, "Session Management"); some servers answer 400 with a text that the SDK
-        drops."""
+        """Return whether the server had forgotten the session, and so did not process the request. In this case a
+        server should answer 404 (streamable HTTP, "Session Management"); some servers answer 400 with a text that the
+        SDK drops."""
         from mcp import MCPError
 
         if not isinstance(wrong, MCPError):
             return False
-        text = wrong.message[:REASON_MAX_CHARACTERS]  # the pattern takes quadratic time
+        text = wrong.message[:REASON_MAX_CHARACTERS]  # the search takes quadratic time
         return _EXPIRED.search(text) is not None or (self.session_was_refused and text == _WORDLESS)
 
     def refuse_session(self) -> None:

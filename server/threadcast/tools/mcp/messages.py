@@ -14,7 +14,8 @@ from threadcast_protocol.wire.mending import mend, read_mended
 __all__ = ["mended_json", "read_message"]
 
 MENDED_AT_ONCE_MAX_BYTES = 262_144
-"""Bytes that are repaired on the event loop, in at most 20 ms. Longer messages are repaired in a thread."""
+"""Maximum bytes of a message that is repaired on the event loop, which takes at most 20 ms. Longer messages are
+repaired in a thread."""
 
 
 async def read_message(data: bytes) -> SessionMessage | None:

@@ -2,8 +2,8 @@
 
 The SDK has such a transport, but its lines have no bound. This transport reads lines of at most
 `mcp.NAME.message_max_bytes` at a bounded pace. It also bounds the child's error output, which becomes
-lines of our log. The child has a session and process group of its own, and nothing of the group is left when the
-transport has closed.
+lines of our log. The child has its own session and process group, and when the transport has closed, all processes of
+the group have ended.
 """
 
 import os
@@ -32,8 +32,8 @@ _log = structlog.get_logger()
 
 FLUSH_SECONDS = 0.5
 EXIT_SECONDS = 2.0
-"""Seconds for the last messages to the server, and for its exit after its input was closed, and again after SIGTERM
-(MCP, "Shutdown")."""
+"""Seconds to send the last messages to the server, and seconds in which the server must exit after its input was
+closed, and again after SIGTERM (MCP, "Shutdown")."""
 
 POLL_SECONDS = 0.01
 
@@ -43,9 +43,9 @@ ERROR_LINE_MAX_CHARACTERS = 1_000
 ERROR_BYTES_PER_SECOND = 1_048_576
 ERROR_LINES_LAST = 20
 ERROR_PAUSE_SECONDS = 0.2
-"""Bounds of a server's error output in our log: 500 lines at once (a stack trace of the SDK has 160) and one line a
-second, and as many again for the last 20 lines before a pause, or 180 MB a day at worst. Other lines are read and
-dropped; beyond the bytes the server waits."""
+"""Bounds of a server's error output in our log. 500 lines are logged at once (a stack trace of the SDK has 160) and
+then one line a second. The last 20 lines before a pause have the same bounds again, which makes 180 MB a day at worst.
+Other lines are read and dropped. A server that writes more bytes a second waits."""
 
 _GONE = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
@@ -116,12 +116,12 @@ async def _pieces(stream: ByteReceiveStream) -> AsyncIterator[bytes]:
 
 
 async def _discard(stream: ByteReceiveStream) -> None:
-    """Read the rest of the output, so that a server that is told to end is not blocked by a full pipe. Ends when
-    `_stop` has closed the pipe."""
+    """Read the rest of the output, so that a server that is told to end is not blocked by a full pipe. The reading ends
+    when `_stop` has closed the pipe."""
     with anyio.CancelScope(shield=True), suppress(*_GONE):
         while True:
             await stream.receive()
-            await anyio.sleep(0.001)  # a server that never ends its output takes little time meanwhile
+            await anyio.sleep(0.001)  # then a server with endless output takes little time
 
 
 async def _write(
@@ -145,7 +145,7 @@ async def _write(
 async def _watch_exit(
     process: Process, to_us: MemoryObjectSendStream[SessionMessage | Exception], traffic: Traffic
 ) -> None:
-    """End the connection soon after the process has ended, although a descendant may hold its output open."""
+    """End the connection soon after the process has ended, even if a descendant holds its output open."""
     while process.returncode is None:  # noqa: ASYNC110 (as in `_has_ended`)
         await anyio.sleep(EXIT_SECONDS / 2)
     await anyio.sleep(EXIT_SECONDS / 2)  # for the last messages
@@ -154,7 +154,7 @@ async def _watch_exit(
 
 
 class _ErrorLog:
-    """Logs lines of a server's error output within bounds, and the last lines of a longer output once it pauses,
+    """Logs lines of a server's error output within bounds. Once a longer output pauses, its last lines are logged too,
     because the end of a stack trace contains its reason."""
 
     def __init__(self, name: str) -> None:
@@ -221,21 +221,21 @@ async def _stop(process: Process) -> None:
     if not await _has_ended(process, EXIT_SECONDS):
         _signal_group(process, signal.SIGTERM)
         await _has_ended(process, EXIT_SECONDS)
-    _signal_group(process, signal.SIGKILL)  # also descendants that outlive the process
+    _signal_group(process, signal.SIGKILL)  # descendants may outlive the process
     if not await _has_ended(process, EXIT_SECONDS):
         _log.warning("mcp.left_behind", pid=process.pid)
     for pipe in (process.stdout, process.stderr):
         with suppress(*_GONE):
             await pipe.aclose()
     transport = getattr(getattr(process, "_process", None), "_transport", None)
-    if transport is not None:  # otherwise it stays open while a descendant outside of the group holds a pipe
+    if transport is not None:  # a descendant outside of the group may hold a pipe open
         with suppress(OSError):
             transport.close()
 
 
 async def _has_ended(process: Process, seconds: float) -> bool:
-    """Return whether the process ends in time. `Process.wait` would also wait for the ends of its pipes, which a
-    descendant may hold open."""
+    """Return whether the process ends in time. `Process.wait` would also wait until its pipes are closed, and a
+    descendant may hold them open."""
     with anyio.move_on_after(seconds):
         while process.returncode is None:  # noqa: ASYNC110 (`Process.wait` waits for more, see above)
             await anyio.sleep(POLL_SECONDS)

@@ -1,8 +1,8 @@
-"""Presents one tool of an MCP server as a `Tool`. The server provides its name, description and schema; the operator
-sets policy and timeout (MCP-2).
+"""Presents one tool of an MCP server as a `Tool`. The server provides the tool's name, description and schema; the
+operator sets policy and timeout (MCP-2).
 
-The runner calls it like any other tool. Every answer of the server becomes a result and every failure a `ToolFailed`
-with a sentence, so that the model reads the outcome and the run continues (LOOP-5).
+The runner calls the tool like any other tool. Every answer of the server becomes a result and every failure a
+`ToolFailed` with a sentence, so that the model reads the outcome and the run continues (LOOP-5).
 """
 
 import re
@@ -91,12 +91,12 @@ _DENIED_MAX_CHARACTERS = 10_000
 
 
 _WORDLESS = re.compile(r"Error executing tool \S+")
-"""Matches the whole result of a tool that raised an exception in a server written with the SDK for Python: the server
-writes the exception to its error output alone."""
+"""Matches the result, if it contains nothing else, of a tool that raised an exception in a server written with the SDK
+for Python. Such a server writes the exception to its error output alone."""
 
 
 def _hint(text: str, user: str) -> str:
-    """Return a hint that helps an operator to find the reason of a failure; "" for a failure that names its own
+    """Return a hint that helps an operator to find the reason of a failure; "" if the failure itself tells the
     reason."""
     hints = []
     if is_wordless := _WORDLESS.fullmatch(text.strip()) is not None:

@@ -1,7 +1,8 @@
-"""Bounds what one MCP server may send: the size and the values of a message, the messages of a second, the tools.
+"""Bounds what one MCP server may send: the size of a message and its number of values, the messages per second, and the
+tools.
 
-Everything that an MCP server sends is untrusted. A message above a bound of size ends the connection, since the rest of
-the message would have to be read as well. A server that sends too much is read more slowly, so that it waits at its
+Everything that an MCP server sends is untrusted. A message above the maximum size ends the connection, since the rest
+of the message would have to be read as well. A server that sends too much is read more slowly, so that it waits at its
 pipe or socket and takes little of the event loop's time.
 """
 
@@ -23,17 +24,17 @@ __all__ = ["ServerBroke", "Throttle", "Traffic", "lines"]
 _log = structlog.get_logger()
 
 BYTES_PER_SECOND = 8_388_608
-"""Bytes that one server may send in a second on average: decoding and checking them takes a tenth of a processor."""
+"""Bytes that one server may send per second on average. Decoding and checking them takes a tenth of a processor."""
 
 VALUES_PER_SECOND = 100_000
-"""JSON values that one server may send in a second on average: decoding and checking them takes a sixth of a processor
+"""JSON values that one server may send per second on average. Decoding and checking them takes a sixth of a processor
 (measured: 50,000 in 70 ms)."""
 
 BURST_SECONDS = 2.0
 """Seconds by which a server that was silent may be ahead of its pace, so that ordinary answers never wait."""
 
 REQUESTS_OPEN_MAX = 64
-"""Maximum requests of the server whose answers it has not read. Each holds a task."""
+"""Maximum requests of the server whose answers the server has not read. Each request holds a task."""
 
 NAME_MAX_CHARACTERS = 256
 """Maximum characters of a tool's name on its server. The protocol recommends at most 128."""
@@ -50,12 +51,12 @@ TOOLS_MAX_BYTES = 1_048_576
 
 NAMES_MAX = 10_000
 NAMES_MAX_BYTES = 4 * TOOLS_MAX_BYTES
-"""Maximum different tools that a connection offers one after the other, and their bytes. The SDK stores data about each
-of them until the connection ends."""
+"""Maximum number and bytes of the different tools that a connection offers over time. The SDK stores data about each
+tool until the connection ends."""
 
 
 class ServerBroke(Exception):
-    """The server broke a bound, which ends its connection; the message says which."""
+    """The server broke a bound, which ends its connection; the message names the bound."""
 
 
 class Throttle:
@@ -66,13 +67,13 @@ class Throttle:
         self._free_at = -burst_seconds
 
     def late_seconds(self, seconds: float) -> float:
-        """Add work of `seconds`. Returns the seconds to wait before this work is due; 0 if it is due now."""
+        """Add work of `seconds`. Returns the seconds to wait until this work is due; 0 if the work is due now."""
         now = anyio.current_time()
         self._free_at = max(self._free_at, now - self._burst_seconds) + seconds
         return max(0.0, self._free_at - now)
 
     def admits(self, seconds: float) -> bool:
-        """Add work of `seconds` if it is due now, and return whether it is."""
+        """Add work of `seconds` if it is due now, and return whether it was added."""
         now = anyio.current_time()
         free_at = max(self._free_at, now - self._burst_seconds) + seconds
         if free_at > now:
@@ -118,7 +119,7 @@ class Traffic:
         return self.broke(f"sent a message of more than {bound}")
 
     def exited(self, status: int) -> None:
-        """Record that the program has ended, as the reason of the connection's end if there is none yet."""
+        """End the connection because the program has ended. An earlier reason of the connection's end is kept."""
         how = f"was ended by the signal {-status}" if status < 0 else f"ended with the exit status {status}"
         self._end(f"the program {how}; the lines mcp.stderr of the log have its error output")
 
@@ -177,13 +178,14 @@ class Traffic:
         self._open_requests -= 1
 
     def tools(self, offered: list[Any]) -> list[JsonObject]:  # Any: JSON of the server
-        """Return the tools of a listing that are within the bounds, reduced to what is used, and log the others.
+        """Return the tools of a listing that are within the bounds, reduced to the used fields, and log that others are
+        left out.
 
         The output schema is left out: the SDK would check results against it, and a pattern in it could keep the event
         loop busy for hours.
 
         Raises:
-            ServerBroke: the server offers ever different tools.
+            ServerBroke: the server has offered too many different tools.
         """
         kept: list[JsonObject] = []
         left_bytes, left_out = TOOLS_MAX_BYTES, 0
@@ -207,8 +209,8 @@ class Traffic:
 
 
 def _fitting(tool: Any) -> JsonObject | None:  # Any: JSON of the server
-    """Return the used fields of a tool; None if it is not a tool or its name is too long. The SDK refuses a whole list
-    because of one tool without a name, or with a schema that is not that of an object."""
+    """Return the used fields of a tool; None if `tool` is not a tool or its name is too long. The SDK refuses a whole
+    list because of one tool without a name, or with a schema of something other than an object."""
     schema = tool.get("inputSchema") if isinstance(tool, dict) else None
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return None

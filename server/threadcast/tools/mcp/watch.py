@@ -1,5 +1,5 @@
-"""Opens the transport to a server, with an event for the end of the transport, which the SDK's client does not expose,
-and with the bounds of `traffic.py`.
+"""Opens the transport to a server and adds the bounds of `traffic.py` and an event for the end of the transport, which
+the SDK's client does not expose.
 
 Importing this module imports the SDK. Only `connection.py` calls it. A message that the SDK would refuse for a small
 fault in its text is repaired, since a refused answer would be lost.
@@ -35,13 +35,13 @@ for _name in ("mcp", "client"):  # the SDK's loggers, which log a stack for each
     logging.getLogger(_name).setLevel(logging.CRITICAL)  # the end of a connection is logged here
 
 HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
-"""Seconds to connect and to send, and between two parts of an answer, as in the SDK's own client: a server may hold a
-stream open."""
+"""Timeouts in seconds: 30 to connect and to send, 300 between two parts of an answer, because a server may hold a
+stream open. The SDK's own client has the same timeouts."""
 
 STREAMS_PER_SECOND = 1.0
 STREAMS_BURST = 20.0
 """Requests for a stream of messages (GET) to a server over HTTP: 20 at once, then one a second. A server chooses the
-time after which such a stream is opened again, and may choose none."""
+time after which such a stream is opened again, and this time may be zero."""
 
 
 @asynccontextmanager
@@ -95,13 +95,14 @@ async def _over_http(server: Mcp, refused: Callable[[], None], traffic: Traffic)
 
 @cache
 def _tls_context() -> ssl.SSLContext:
-    """Return the context of all connections. Making one reads all certificates, which takes up to half a second."""
+    """Return the TLS context of all connections. Making a context reads all certificates, which takes up to half a
+    second."""
     return httpx2.create_ssl_context()
 
 
 class _Body(httpx2.AsyncByteStream):
-    """An HTTP response body that holds one message. Checks the message against the connection's bounds, and repairs
-    it."""
+    """An HTTP response body that holds one message. The message is checked against the connection's bounds and
+    repaired."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, traffic: Traffic) -> None:
         self._inner = inner
@@ -120,8 +121,8 @@ class _Body(httpx2.AsyncByteStream):
 
 
 class _Events(_Body):
-    """A stream of server-sent events, whose messages are within the bounds and repaired. The data of an event with a
-    message to repair is one line."""
+    """A stream of server-sent events. Its messages are kept within the bounds and repaired. Only events with a single
+    line of data are repaired."""
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         traffic = self._traffic
@@ -161,7 +162,7 @@ async def _mended(data: bytes) -> bytes:
 
 
 class _Watched(ReadStream[SessionMessage | Exception]):
-    """Wraps a stream of messages, holds the bounds, and sets an event at the end of the stream."""
+    """Wraps a stream of messages, enforces the bounds, and sets an event at the end of the stream."""
 
     def __init__(self, inner: ReadStream[SessionMessage | Exception], ended: anyio.Event, traffic: Traffic) -> None:
         self._inner = inner
@@ -169,7 +170,7 @@ class _Watched(ReadStream[SessionMessage | Exception]):
         self._traffic = traffic
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self._inner, name)  # `last_context`, which some streams have
+        return getattr(self._inner, name)  # for `last_context`, which some streams have
 
     async def receive(self) -> SessionMessage | Exception:
         try:
@@ -218,7 +219,7 @@ class _Watched(ReadStream[SessionMessage | Exception]):
 
 
 class _Answers(WriteStream[SessionMessage]):
-    """Wraps the stream of messages to a server, and counts the answers to its requests."""
+    """Wraps the stream of messages to a server, and counts the answers to the server's requests."""
 
     def __init__(self, inner: WriteStream[SessionMessage], traffic: Traffic) -> None:
         self._inner = inner

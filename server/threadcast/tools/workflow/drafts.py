@@ -2,7 +2,7 @@
 
 A draft is stored in its chat's memory: it survives restarts, other chats cannot see it, and it expires ten minutes
 after its last use. Every change is checked by expanding the draft's edges, so that a mistake is reported at once. The
-last tool shows the draft as a preview, which a person accepts or rejects (PROTOCOL §11).
+tool `preview_draft` shows the draft as a preview, which a person accepts or rejects (PROTOCOL §11).
 """
 
 from collections.abc import Iterable
@@ -62,11 +62,12 @@ def draft_tools(
     ttl_seconds: float = DRAFT_SECONDS,
 ) -> DraftTools:
     """Return the four tools for actions of these kinds. A draft is shown as a preview of `payload_type`, with the
-    fields of `Workflow`. When a person accepts it, the tool `commit_tool` runs with those fields, and with `object_id`
-    if the model named the workflow to change; without a commit tool only the model is informed of the decision.
+    fields of `Workflow`. When a person accepts the preview, the tool `commit_tool` runs with these fields, and with
+    `object_id` if the model named the workflow to change. Without a commit tool, the decision is only reported to the
+    model.
 
     Raises:
-        ValueError: two kinds have one type.
+        ValueError: two kinds have the same type.
     """
     known = kinds_by_type(kinds)
 
@@ -74,7 +75,7 @@ def draft_tools(
         memory: JsonObject = {PREFIX + draft.name: msgspec.to_builtins(draft)}
         return ToolResult(content=content, preview=preview, memory_patch=memory, memory_ttl_seconds=ttl_seconds)
 
-    # Not `safe`: of two concurrent changes of one draft, one would be lost.
+    # These tools are not `safe`, because one of two concurrent changes of a draft would be lost.
     @tool(retry="idempotent", label_arg="draft")
     def start_draft(draft: DraftName, ctx: ToolContext) -> ToolResult:
         """Begin a new, empty draft of a workflow. An existing draft of that name is discarded."""

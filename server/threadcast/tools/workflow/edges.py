@@ -20,7 +20,7 @@ DEFAULT_PORT = "out"
 
 
 class ActionKind(msgspec.Struct, frozen=True):
-    """A type of action. `ports` are its outputs; the first is the default."""
+    """A type of action. `ports` are the action's outputs; the first port is the default."""
 
     type: str
     ports: tuple[str, ...] = (DEFAULT_PORT,)
@@ -105,8 +105,8 @@ def _edge(action: Action, by_name: Mapping[str, Action], kinds: Mapping[str, Act
 
 
 def _check_reached(start: str, edges: Sequence[Edge]) -> None:
-    """Check that the start leads to all actions; since every action has one predecessor, actions that the start does
-    not lead to form a circle."""
+    """Check that the start leads to all actions. Since every action has one predecessor, the actions that the start
+    does not lead to form a circle."""
     following: dict[str | None, list[str]] = {}
     for edge in edges:
         following.setdefault(edge.source, []).append(edge.target)
