@@ -1,4 +1,5 @@
-"""A text that grows by tokens. Joining the text at each token would take quadratic time, so the parts are kept.
+"""A text that grows by tokens. A text is stored as a list of parts, because joining the text at each token would take
+quadratic time.
 
 A `GrowingText` is immutable: `plus` returns a new, longer text. Several texts share one list of parts. Only the longest
 of these texts may append to the list; the other texts copy the list first. Each token therefore takes constant time,

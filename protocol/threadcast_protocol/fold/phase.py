@@ -17,9 +17,9 @@ Json: TypeAlias = Mapping[str, Any]  # Any: the decoded JSON of an event
 
 
 def phase_of(state: str, outcome: str | None, *, is_answering: bool) -> Phase:
-    """Return the phase of a chat. `is_answering` means that the `stream_started` of the round has arrived. `stopped`
-    follows an abort or a fatal error; user interfaces may show this phase, and should otherwise treat it like
-    `idle`."""
+    """Return the phase of a chat. `is_answering` means that the `stream_started` of the round has arrived. After an
+    abort or a fatal error the phase is `stopped`; user interfaces may show `stopped`, and should otherwise treat it
+    like `idle`."""
     if state in AT_REST:
         return "stopped" if state == "error" or outcome == "aborted" else "idle"
     if state == "paused":

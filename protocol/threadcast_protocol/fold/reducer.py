@@ -3,8 +3,7 @@
 Actors, relays and clients compute the same state with these pure functions; the JavaScript client is tested against the
 same transcripts. Folding must obey one law: `state(i) + events(i..j) == state(j)` for all i < j, where states are
 compared by `snapshot.snapshot_of`. Events that are already folded are skipped. A gap raises `Gap`, and the reader
-starts again from a snapshot. The result has the type of the given state, so the server can fold a larger state of its
-own.
+starts again from a snapshot. The result has the type of the given state, so the server can fold its own larger state.
 """
 
 from collections.abc import Sequence
@@ -156,8 +155,8 @@ def reduce_added(state: S, events: Sequence[ev.MessageAdded | ev.MessagesTruncat
 
 
 def _on_path(state: ChatState, event: ev.MessageAdded | ev.MessagesTruncated) -> set[str]:
-    """Return the id of the event's message if it is on the path. All ids would take longer than the rest of the
-    fold."""
+    """Return the id of the event's message if it is on the path. Finding the ids of all messages of the path would take
+    longer than the rest of the fold."""
     if isinstance(event, ev.MessagesTruncated):
         return set()
     key = event.message.message_id
@@ -194,8 +193,8 @@ def _messages_truncated(state: S, event: ev.MessagesTruncated) -> S:
 
 
 def _branch_selected(state: S, event: ev.BranchSelected) -> S:
-    """Switch to another path. Its messages get their present siblings, because events do not update siblings of
-    messages that are not on the active path."""
+    """Switch to another path. Messages on the new path get their present siblings, because events do not update
+    siblings of messages that are not on the active path."""
     path = way_to(state.nodes, event.leaf_id)
     if not path:
         return state
@@ -293,7 +292,7 @@ def _pause_cleared(state: S, event: ev.PauseCleared) -> S:
 def _tool_status(state: S, event: ev.ToolStatus) -> S:
     before = next((tool for tool in state.runtime.tools if tool.tool_call_id == event.tool_call_id), event)
     tools = [tool for tool in state.runtime.tools if tool is not before]
-    if event.status not in ev.FINAL_TOOL_STATUSES:  # events about progress repeat neither input nor label
+    if event.status not in ev.FINAL_TOOL_STATUSES:  # events about progress do not repeat the input and the label
         shown = before.input if event.input is None else event.input
         tools.append(replace(event, input=shown, label=event.label or before.label))
     calls = state.runtime.ide_calls if event.claimed_by is None else _claimed(state.runtime.ide_calls, event)
@@ -327,7 +326,7 @@ def _background_agent_updated(state: S, event: ev.BackgroundAgentUpdated) -> S:
 
 
 def _agent_step(state: S, event: ev.AgentStep) -> S:
-    """Replace the step of the same id in its place, or add the step as the newest one. The first step of another run
+    """Replace the step of the same id in its place, or add the step as the newest step. The first step of another run
     takes the place of all steps of the run before."""
     steps = [step for step in state.runtime.agent_steps if step.run_id == event.run_id]
     for index, step in enumerate(steps):

@@ -30,7 +30,7 @@ def children_of(nodes: Nodes, parent_id: str | None) -> list[str]:
 
 
 def placed(nodes: Nodes, message: Message, parent_id: str | None) -> Message:
-    """Return `message` as a child of `parent_id`, with the sibling ids that it then has (TREE-2)."""
+    """Return `message` as a child of `parent_id`, with the ids of its new siblings (TREE-2)."""
     siblings = children_of(nodes, parent_id)
     if message.message_id not in siblings:
         siblings = [*siblings, message.message_id]

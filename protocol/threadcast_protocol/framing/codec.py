@@ -24,8 +24,8 @@ __all__ = [
 
 
 class Relayed:
-    """A pass-through event with all its fields, before it is appended to the log. Decoders of the log return it as a
-    member of `PassThrough`, without its fields."""
+    """A pass-through event with all its fields, before it is appended to the log. Decoders of the log return such an
+    event as a member of `PassThrough`, without its fields."""
 
     __slots__ = ("body",)
 

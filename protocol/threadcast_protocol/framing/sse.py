@@ -35,8 +35,8 @@ FRAME_MAX_BYTES = 64 * 1024 * 1024
 MiB commands if a client requests them inline; a Threadcast server sends nothing larger."""
 
 HEADS_MAX = 4_096
-"""The number of chats whose frame heads are cached, at most a third of a kilobyte each. Without the cache, checking the
-chat's id took a twentieth of the time that a process spends on an event with one reader."""
+"""The number of chats whose frame heads are cached; a head has at most a third of a kilobyte. Without the cache,
+checking the chat's id took a twentieth of the time that a process spends on an event with one reader."""
 
 
 class Frame:
@@ -44,7 +44,7 @@ class Frame:
 
     Blocks for different readers differ only in two numbers, `seq` and the base. The head is the part before `seq`, the
     tail the part between `seq` and the base; joining them takes about 0.25 µs. Readers that joined at the same moment
-    have the same base and follow each other, so the last block is kept and shared.
+    have the same base and get the event one after the other, so the last block is kept and reused.
     """
 
     __slots__ = ("_base", "_bytes", "_head", "_line", "_line_base", "_line_end", "_tail", "epoch", "position")
@@ -54,7 +54,7 @@ class Frame:
 
         Raises:
             BadRequest: `chat_id` is not a valid id.
-            Internal: `event_json` is not such a line.
+            Internal: `event_json` is not one line that begins with `{"type":`.
         """
         self.epoch = epoch
         self.position = position
@@ -73,8 +73,8 @@ class Frame:
         return self._bytes
 
     def line_for_base(self, base: int) -> bytes:
-        """Return only the data line, without its line end. Streams of several chats write an id of their own after this
-        line."""
+        """Return only the data line, without its line end. Streams of several chats write the id of the whole stream
+        after this line."""
         if base != self._line_base:
             self._line = b"%b%d%b" % (self._head, self.position - base, self._tail[: self._line_end])
             self._line_base = base
@@ -101,16 +101,16 @@ def transient_frame(chat_id: str, event_json: bytes) -> bytes:
 
 
 def _inside(event_json: bytes) -> bytes:
-    """Return the object without its opening brace. JSON escapes line ends in strings, so a raw line end could only be a
-    forgery."""
+    """Return the object without its opening brace. JSON escapes line ends in strings, so only an attempt to forge a
+    field contains a raw line end."""
     if not event_json.startswith(b'{"type":') or b"\n" in event_json or b"\r" in event_json:
         raise Internal("an event must be one line of JSON that begins with its type")
     return event_json[1:]
 
 
 def heartbeat(unix_seconds: int) -> bytes:
-    """Return a comment line, which may be written between two blocks. Browsers skip comments; other clients notice by
-    them that the connection is alive.
+    """Return a comment line, which may be written between two blocks. Browsers skip comments; other clients learn from
+    comments that the connection is alive.
 
     No empty line follows the comment, because an empty line dispatches an event. WHATWG HTML drops an event without
     data ("If the data buffer is an empty string"), but httpx-sse, sseclient-py and fetch-event-source do not.
@@ -163,7 +163,7 @@ class CommentFrame(msgspec.Struct, frozen=True):
 
 
 class RetryFrame(msgspec.Struct, frozen=True):
-    """A request of the server to wait this long before reconnecting."""
+    """A request of the server to wait for this time before reconnecting."""
 
     milliseconds: int
 
@@ -174,8 +174,8 @@ _RAW_LINE_END = re.compile(rb"\r\n?|\n")
 _BOM = b"\xef\xbb\xbf"
 _PLAIN_BLOCK = re.compile(rb"data: ([^\r\n]*+)\nid: ([^\r\n\0]*+)\n\n")
 _RETRY_MAX_DIGITS = 9
-"""The maximum digits of a wait in milliseconds, enough for eleven days. A longer number is an error, and thousands of
-digits take long to parse."""
+"""The maximum digits of a wait in milliseconds, enough for eleven days. A longer number must be an error, and thousands
+of digits would take long to parse."""
 
 
 class FrameParser:

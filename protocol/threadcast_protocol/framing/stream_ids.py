@@ -1,4 +1,4 @@
-"""The SSE id of a stream of several chats, which contains the client's position in each (PROTOCOL §4).
+"""The SSE id of a stream of several chats, which contains the client's position in each chat (PROTOCOL §4).
 
 An id has one part per chat, joined by dots: `<tag>-<epoch>-<position>-<seq>`, the numbers in base 36. The tag is six
 characters of a hash of the chat's id, so that an id stays valid when chats join or leave the running stream, and when
@@ -19,8 +19,8 @@ CHATS_MAX = 64
 allow for a header."""
 
 TAG_CHARACTERS = 6
-"""The length of a tag: 36^6 = 2 * 10^9 values. Two of 64 chats have the same tag in one of a million streams, and then
-both begin with a snapshot."""
+"""The length of a tag: 36^6 = 2 * 10^9 values. In one of a million streams of 64 chats, two chats have the same tag;
+then both chats begin with a snapshot."""
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _WORD = re.compile(rf"([0-9a-z]{{{TAG_CHARACTERS}}})-([0-9a-z]{{1,13}})-([0-9a-z]{{1,10}})-([0-9a-z]{{1,10}})")

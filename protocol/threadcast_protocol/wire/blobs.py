@@ -127,8 +127,8 @@ class BlobCollector:
 
 
 def true_mime(data: bytes, mime: str) -> str:
-    """Return the type of a blob: of an image the detected type, else the declared `mime`. A `mime` that is not a media
-    type (RFC 6838 §4.2) becomes application/octet-stream, since the type is sent as a header."""
+    """Return the type of a blob: for an image the detected type, otherwise the declared `mime`. A `mime` that is not a
+    media type (RFC 6838 §4.2) becomes application/octet-stream, since the type is sent as a header."""
     return image_mime(data) or (mime if _MIME.fullmatch(mime) else "application/octet-stream")
 
 
@@ -179,8 +179,8 @@ def blob_hashes(*pieces: bytes) -> tuple[str, ...]:
     """Return the hashes of all blobs that these pieces of JSON refer to, each once, in order. References in commands
     inside of facts are found too.
 
-    The hash in a text that only looks like a reference is returned too. Such a hash does no harm: it belongs to a blob
-    of this chat, or to no blob.
+    If a text only looks like a reference, the hash in it is returned too. Such a hash is harmless, because it belongs
+    to a blob of this chat, or to no blob.
     """
     with_references = (piece for piece in pieces if b"blob" in piece)  # this check is ten times as fast as the search
     return tuple(dict.fromkeys(hash.decode() for piece in with_references for hash in _HASHES.findall(piece)))

@@ -1,7 +1,7 @@
 """Decodes untrusted JSON from clients and models, or refuses it with an error message.
 
 Bodies of requests, exports, and arguments and results of tools are decoded here; the server's own stored data is not.
-Accepted JSON can be decoded and encoded everywhere else in the product, at any depth of the call stack.
+JSON that this module accepts can be decoded and encoded everywhere else in the product, at any depth of the call stack.
 """
 
 import re
@@ -21,8 +21,8 @@ __all__ = ["NESTING_MAX", "decode_body", "is_too_deep", "not_json", "read_json",
 NESTING_MAX = 128
 """The maximum depth of nested lists and objects. A decoder is limited by the interpreter's stack, 1,000 calls by
 default, and a web server, an actor and a relay leave different parts of this stack free. Without a common limit one of
-them could accept JSON that another could not decode, and the chat would be lost. People and models nest less than 20
-levels. RFC 8259 section 9 lets a parser set such a limit."""
+these processes could accept JSON that another could not decode, and the chat would be lost. JSON of people and models
+has fewer than 20 levels. RFC 8259 section 9 lets a parser set such a limit."""
 
 _T = TypeVar("_T")
 
@@ -61,7 +61,7 @@ def decode_body(decoder: "msgspec.json.Decoder[_T]", body: bytes, nesting_max: i
         raise BadRequest(not_json(body, wrong)) from None
     except RecursionError:
         raise _too_deep(nesting_max) from None
-    if is_too_deep(body, nesting_max):  # checked last: brackets in a body that is not JSON would take longer to count
+    if is_too_deep(body, nesting_max):  # checked last, because counting the brackets of other text takes longer
         raise _too_deep(nesting_max)
     return decoded
 

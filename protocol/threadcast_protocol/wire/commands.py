@@ -1,8 +1,8 @@
 """The commands of clients (PROTOCOL §2).
 
 Unknown keys are skipped, because foreign clients send additional keys; a known key of the wrong type is refused.
-`content` and `patch` are not decoded here: `content.py` and `thread.read_patch` check them with error messages of their
-own. `decider.py` defines the effects of the commands.
+`content` and `patch` are not decoded here: `content.py` and `thread.read_patch` check these fields and have their own
+error messages. `decider.py` defines the effects of the commands.
 """
 
 import hashlib
@@ -66,7 +66,7 @@ class _Command(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit
 
 
 class Interaction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The way in which the user answered, if not by typing (CMD-18)."""
+    """The kind of the user's input, if it was not typed text (CMD-18)."""
 
     type: InteractionType
     action: Name | None = None
@@ -98,9 +98,9 @@ class UserMessage(_Command, frozen=True, tag="user_message"):
 
 
 class RetryFromIndex(_Command, frozen=True, tag="retry_from_index"):
-    """Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also
-    deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at
-    `index`. `params` apply to this run alone, as in `user_message`."""
+    """Replaces the message at `index` of the active path, and all messages after it, by a new message of the user.
+    `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the
+    message at `index`. `params` apply to this run alone, as in `user_message`."""
 
     index: Annotated[int, Meta(ge=0)]
     content: object
@@ -111,7 +111,7 @@ class RetryFromIndex(_Command, frozen=True, tag="retry_from_index"):
 
 
 class Regenerate(_Command, frozen=True, tag="regenerate"):
-    """Generates a new answer in place of the answer `message_id`, or to the user message `message_id`. Without
+    """Generates a new answer. `message_id` is the answer to replace, or the user message to answer. Without
     `message_id`, the last answer of the path is generated again."""
 
     message_id: Id | None = None
@@ -119,7 +119,8 @@ class Regenerate(_Command, frozen=True, tag="regenerate"):
 
 
 class Abort(_Command, frozen=True, tag="abort"):
-    """Ends the open run. With `run_id` only that run is ended; `clear_queue` also removes all waiting commands."""
+    """Ends the open run. With `run_id` the command ends only that run; `clear_queue` also removes all waiting
+    commands."""
 
     run_id: Id | None = None
     clear_queue: bool = False
@@ -175,7 +176,7 @@ class ToolDecision(_Command, frozen=True, kw_only=True, tag="tool_decision"):
 
     @property
     def decision(self) -> Decision:
-        """The same decision as an element of `tool_decisions`."""
+        """This decision as an element of `tool_decisions`."""
         return Decision(**{name: getattr(self, name) for name in Decision.__struct_fields__})
 
 
@@ -281,8 +282,8 @@ CREATES_CHAT = (UserMessage, RetryFromIndex, SetParams, BranchFromChat, RestoreM
 """The commands that create a chat if it does not exist (PROTOCOL §1)."""
 
 EXEMPT_FROM_QUEUE_LIMIT = (Abort, SetParams, ToolDecision, ToolDecisions, IdeToolResult, IdeToolClaim, EditQueued)
-"""Commands that do not count towards the limit of 100 waiting commands. These commands have a limit of their own
-(PROTOCOL §18)."""
+"""Commands that do not count towards the limit of 100 waiting commands. These commands have a separate limit (PROTOCOL
+§18)."""
 
 Queueable: TypeAlias = UserMessage | RetryFromIndex | Regenerate | UpdateMessage | RemoveMessage | ContinueMessage
 """Commands that wait in the queue until no run is open, and then start a run or edit the tree, in the order of the
@@ -304,7 +305,7 @@ def decode_command(body: bytes) -> Command:
 
 
 def encode_command(command: msgspec.Struct) -> bytes:
-    """Encode a command as JSON: a client's command, or one that the server sends to itself."""
+    """Encode a command as JSON: a client's command, or an internal command of the server."""
     return _encoder.encode(command)
 
 

@@ -90,10 +90,11 @@ def read_content(
     returned as it is.
 
     Large parts and references are added to the `collector`; the caller then checks that the chat has the referenced
-    blobs. Without a `collector` all parts stay as they are, because they were checked when the command was accepted.
+    blobs. Without a `collector` all parts are returned unchanged, because they were checked when the command was
+    accepted.
 
     Raises:
-        InvalidContent: PROTOCOL §10 refuses the content; `path` points at the place.
+        InvalidContent: the content is invalid by PROTOCOL §10; `path` points at the place.
         TooLarge: the text has more than MESSAGE_TEXT_MAX_BYTES.
     """
     if isinstance(content, str):
@@ -287,7 +288,8 @@ def _told_mime(known: _Json | None) -> str | None:
 
 
 def _told_bytes(known: _Json | None) -> int | None:
-    """Return the size in a reference, if the client has given one. The server later replaces it by the true size."""
+    """Return the size in a reference, if the client has given one. The server later replaces this size by the true
+    size."""
     size = None if known is None else known.get("bytes")
     return size if isinstance(size, int) and not isinstance(size, bool) and size >= 0 else None
 
@@ -300,7 +302,7 @@ def _check_image(url: str, path: str) -> tuple[bytes, str]:
             "Invalid image URL: it must be a base64 data URL of png, jpeg, webp or gif, or the URL of a blob", path=path
         )
     # Slicing copies up to 16 MB once. Decoding then refuses every character outside of the base64 alphabet, so the rest
-    # of the URL needs no check of its own unless decoding fails.
+    # of the URL needs a check only if decoding fails.
     encoded = url[prefix.end() :]
     try:
         image = _decode(encoded, "image", path)

@@ -248,7 +248,7 @@ class Unavailable(Failed):
 
 
 class StoreFull(Unavailable):
-    """The store's memory is full, so that it takes nothing new. It still answers reads and deletes chats."""
+    """The store's memory is full, so the store accepts no new data. It still answers reads and deletes chats."""
 
     code = "store_full"
 

@@ -51,9 +51,9 @@ class PauseReason(msgspec.Struct, frozen=True, kw_only=True):
     """A reason why a run waits for a person. `input_hash` binds the decision to the arguments that were shown, and to
     the tool's definition. With `hides_input`, `input` is empty on the stream; `GET /v1/chats/{chat_id}/questions`
     returns the arguments. `change` is present if the tool was always allowed, but differs from the tool that was
-    allowed. With `once`, the next call of the tool asks again, whatever the decision remembers. `approver` is
-    `another` if only a caller other than the requester may accept. With the type `question`, `question` is the
-    question to a person, and `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty."""
+    allowed. With `once`, the next call of the tool asks again, even if the decision has `remember`. `approver` is
+    `another` if only a caller other than the requester may accept. With the type `question`, `question` is the question
+    to a person, and `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty."""
 
     type: str
     tool_name: str
@@ -63,7 +63,7 @@ class PauseReason(msgspec.Struct, frozen=True, kw_only=True):
     integr_config_path: str | None = None
     input: JsonObject = {}
     input_hash: str = ""
-    hides_input: bool | UnsetType = UNSET  # set only if true, like `once`
+    hides_input: bool | UnsetType = UNSET  # this field and `once` are set only if true
     change: ToolChange | UnsetType = UNSET
     once: bool | UnsetType = UNSET
     approver: str | UnsetType = UNSET

@@ -104,11 +104,11 @@ class QueueUpdated(_Event, frozen=True, tag="queue_updated"):
 
 
 class RuntimeUpdated(_Event, frozen=True, tag="runtime_updated", kw_only=True):
-    """The complete state of the run. A field that is absent here is unset, whatever earlier events said.
+    """The complete state of the run. A field that is absent here is unset, even if an earlier event has set it.
 
     `state` is defined in PROTOCOL §7. After the end of a run, `outcome` is complete, error, aborted, limit or
-    interrupted. `waits_for` says why an open run does not go on by itself: "runs_at_once" means that the caller
-    already has the maximum number of concurrent runs.
+    interrupted. `waits_for` is the reason why an open run does not continue at present: "runs_at_once" means that the
+    caller already has the maximum number of concurrent runs.
     """
 
     state: str
@@ -149,7 +149,7 @@ class MessageRemoved(_Event, frozen=True, tag="message_removed"):
 
 
 class MessagesTruncated(_Event, frozen=True, tag="messages_truncated"):
-    """The active path was cut to `from_index` messages. The messages after the cut stay in the tree."""
+    """The active path was cut to `from_index` messages. The messages after the cut remain in the tree."""
 
     from_index: int
 
@@ -223,7 +223,8 @@ class BackgroundAgentUpdated(_Event, frozen=True, tag="background_agent_updated"
 
 class AgentData(_Event, frozen=True, tag="agent_data"):
     """Data that an operator's agent sends to clients while it writes the message `message_id`. `data_type` is the
-    agent's own word for its kind. Snapshots do not contain it, and after a crash an agent may send it again."""
+    agent's own word for its kind. Snapshots do not contain this data, and after a crash an agent may send the data
+    again."""
 
     message_id: str
     data_type: str
@@ -318,7 +319,7 @@ class PayloadUpdated(_Payload, frozen=True, tag="payload_updated"):
 
 class ErrorHappened(_Event, frozen=True, tag="error", kw_only=True):
     """An error during a run. `message` is a fixed sentence for users (ERR-2). For a failed model call, `details` has
-    `reason`, `status`, `retry_at` and `model` (PROTOCOL §8), and `task` "title" if the call was for a title."""
+    `reason`, `status`, `retry_at` and `model` (PROTOCOL §8), and `task` is "title" if the call was for a title."""
 
     code: str
     message: str

@@ -2,7 +2,7 @@
 
 The failure is in `extra` of the last message of the path: the broken answer if a part of it was kept, otherwise the
 question or the tool's result that was not answered. Snapshots, copies, exports and older workers keep `extra`
-unchanged, so the failure lasts as long as its message. A later answer on the path supersedes the failure.
+unchanged, so the failure lasts as long as its message. After a later answer on the path the failure no longer applies.
 """
 
 from typing import Any

@@ -46,8 +46,8 @@ ChatId: TypeAlias = Annotated[
 ChatIdOrEmpty: TypeAlias = Annotated[
     str, Meta(extra_json_schema={"pattern": ID_OR_EMPTY_PATTERN, "not": {"enum": sorted(RESERVED_CHAT_IDS)}})
 ]
-"""The id of a chat in requests of older clients; "" means no chat. The endpoints check the id, with error messages of
-their own."""
+"""The id of a chat in requests of older clients; "" means no chat. The endpoints check this id and have their own error
+messages."""
 
 IdOrEmpty: TypeAlias = Annotated[str, Meta(pattern=ID_OR_EMPTY_PATTERN)]
 
@@ -110,8 +110,8 @@ class StreamChange(msgspec.Struct, frozen=True):
 
 
 class TypingNotice(msgspec.Struct, frozen=True):
-    """Reports that the user began or stopped to type. `stream_id` is the named stream of this user, which is not
-    notified; "" notifies all streams."""
+    """Reports that the user began or stopped to type. `stream_id` is the named stream of this user, which gets no
+    notice; with "" all streams get the notice."""
 
     typing: bool
     stream_id: IdOrEmpty = ""
@@ -167,7 +167,7 @@ class ChatSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatList(msgspec.Struct, frozen=True):
-    """A page of chats, those with the newest `last_active` first. `next_cursor` is null on the last page."""
+    """A page of chats; the chats with the newest `last_active` come first. `next_cursor` is null on the last page."""
 
     items: list[ChatSummary]
     has_more: bool

@@ -34,7 +34,7 @@ NewId = Callable[[str], str]
 argument, so that it stays pure."""
 
 ID_PATTERN = r"^[A-Za-z0-9_-]{1,128}$(?!\n)"
-"""The pattern of an id. `$` alone would match before a trailing newline in Python."""
+"""The pattern of an id. The lookahead is needed because in Python `$` also matches before a trailing newline."""
 ID_OR_EMPTY_PATTERN = r"^[A-Za-z0-9_-]{0,128}$(?!\n)"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
@@ -96,7 +96,7 @@ class EntryId(NamedTuple):
 class Head(NamedTuple):
     """A place in a log together with the digest of its history; written as `<entry id> <digest> <position>`.
 
-    `digest` covers all entries up to this one, because each digest includes the digest before. `position` is the
+    `digest` covers all entries up to this entry, because each digest includes the previous digest. `position` is the
     position of the last public event up to this entry. Before the first entry the head string is empty.
     """
 

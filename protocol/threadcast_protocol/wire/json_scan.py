@@ -1,4 +1,4 @@
-"""Finds the bytes of JSON that are outside of strings, without decoding it.
+"""Finds the bytes of JSON that are outside of strings, without decoding the JSON.
 
 Brackets and commas outside of strings tell how deep JSON is nested, and how many values it has. Texts are read in
 slices, so that other threads run in between.

@@ -47,7 +47,7 @@ def read_mended(data: bytes) -> Any:  # Any: JSON
     the next piece; apply `mend_text` to the whole text.
 
     Raises:
-        ValueError: `data` is not JSON for other reasons.
+        ValueError: `data` is not JSON, even after these repairs.
         RecursionError: the JSON is nested too deep; `bodies.is_too_deep` checks this in advance.
     """
     text = data.decode("utf-8", "replace")

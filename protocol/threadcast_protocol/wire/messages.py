@@ -35,7 +35,7 @@ PREVIEW_MAX_CHARACTERS = 120
 CONTENT_TEXT_MAX_CHARACTERS = 8_192
 """The maximum characters of a waiting command's preview and of its shown content (PROTOCOL §8)."""
 
-JsonObject: TypeAlias = dict[str, Any]  # Any: JSON that is passed on unread
+JsonObject: TypeAlias = dict[str, Any]  # Any: JSON that this package passes on without reading it
 
 
 class _Part(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
@@ -113,8 +113,8 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 COST_DECIMALS = 9
-"""Decimal places of costs in USD: enough for a thousandth of a token of the cheapest models, and few enough to keep
-rounding errors out of sums."""
+"""The decimal places of costs in USD. They are enough for a thousandth of a token of the cheapest models, and few
+enough to keep rounding errors out of sums."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -194,7 +194,7 @@ def text_of(content: str | list[Part]) -> str:
 
 
 def content_text(content: object, limit: int = CONTENT_TEXT_MAX_CHARACTERS) -> str:
-    """Return the first `limit` characters of the text parts, each part on a line of its own.
+    """Return the first `limit` characters of the text parts, each part on a separate line.
 
     Accepts content in any form, checked or not, because the queue also shows commands that may be refused later.
     """
@@ -217,7 +217,7 @@ def _text_in(part: object) -> str:
 
 
 def preview_of(content: object) -> str:
-    """Return a short text for a waiting message. A message without text has attachments only; the protocol calls each
-    of them an image."""
+    """Return a short text for a waiting message. A message without text has only attachments, each of which the preview
+    calls an image."""
     text = content_text(content, PREVIEW_MAX_CHARACTERS)
     return text if text.strip() else "[Image attachment]"

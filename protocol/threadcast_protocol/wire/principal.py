@@ -11,8 +11,8 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
     operator, never by the client.
 
     Permissions define what the caller may do with the server. Roles describe the caller to the tools and prompts of a
-    profile (CTX-7). `approves_for` are the callers in whose chats this caller decides about calls that need another
-    approver than the requester (PROTOCOL §11). All are sorted, so that every process encodes the same principal as the
+    profile (CTX-7). `approves_for` are the callers for whom this caller approves calls that need an approver other than
+    the requester (PROTOCOL §11). These three lists are sorted, so that every process encodes the same principal as the
     same bytes.
     """
 

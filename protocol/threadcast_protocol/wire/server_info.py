@@ -39,8 +39,8 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `detail` is the reason why the process is not ready, `store` the state of the store. `primary` is the store's
     address behind Sentinel. For a Cluster, `nodes` are its primaries, and `away` has a sentence for each primary that
-    accepts no writes at present; `store` is then `partly`. `workers` is `late` while chats wait for a worker for longer
-    than they should, and `detail` then says how many and how long.
+    accepts no writes at present; `store` is then `partly`. `workers` is `late` while chats wait too long for a worker;
+    `detail` then says how many chats wait and how long.
     """
 
     status: Literal["ok", "ready", "starting", "draining", "unavailable"]
@@ -206,7 +206,7 @@ class ChatMode(msgspec.Struct, frozen=True, kw_only=True):
     """A profile. Chats select the profile by setting `mode` to its `id` or to one of its `aliases`. Chats show
     `greeting` and `starters` before the first message. `greeting` is "" if there is none; `starters` is null if they
     are not configured. `model` is the profile's own model, "" if it has none; `agents/NAME` is an operator's agent,
-    which answers whatever model a chat names. `allows_autonomous`: the parameter `autonomous_no_confirm` has an effect
+    which answers even if a chat names a model. `allows_autonomous`: the parameter `autonomous_no_confirm` has an effect
     (PROTOCOL §11)."""
 
     id: str

@@ -45,8 +45,8 @@ Instructions: TypeAlias = Annotated[str, Meta(max_length=32_768)]
 TokenCap: TypeAlias = Annotated[int, Meta(ge=1_000)]
 Scope: TypeAlias = Annotated[list[Name], Meta(max_length=3)]
 Names: TypeAlias = Annotated[list[Name], Meta(max_length=1_000)]
-"""Names of tools or of their servers. Every snapshot contains the names, so their number is limited more strictly than
-the size of a request's body does."""
+"""Names of tools or of their servers. Every snapshot contains the names, so their number has a stricter limit than the
+size of a request's body."""
 
 TopK: TypeAlias = Annotated[int, Meta(ge=0, le=100_000)]
 Seed: TypeAlias = Annotated[int, Meta(ge=0, le=2_147_483_647)]
@@ -174,7 +174,7 @@ class ThreadChanges(ThreadPatch, frozen=True, kw_only=True, omit_defaults=True):
     """The changed keys of a thread with their new values: keys that a patch may change, and keys that only the server
     changes.
 
-    Old logs contain these values, so the bounds of `ThreadPatch` may be widened, never narrowed.
+    Old logs contain values within earlier bounds, so the bounds of `ThreadPatch` may be widened, never narrowed.
     """
 
     owner: str | UnsetType = UNSET
@@ -235,8 +235,8 @@ def read_patch(patch: object) -> JsonObject:
 
 
 def is_too_large(value: object, max_bytes: int = OBJECT_MAX_BYTES) -> bool:
-    """Return whether decoded JSON takes more than `max_bytes` when it is encoded. Its texts are added up first, because
-    encoding a text of 16 MB only to refuse it takes 60 ms."""
+    """Return whether decoded JSON takes more than `max_bytes` when it is encoded. The lengths of its texts are added up
+    first, because encoding a text of 16 MB only to refuse it takes 60 ms."""
     least_bytes, waiting = 0, [value]
     while waiting and least_bytes <= max_bytes:
         each = waiting.pop()
@@ -250,7 +250,7 @@ def is_too_large(value: object, max_bytes: int = OBJECT_MAX_BYTES) -> bool:
 
 
 def _choices(key: str) -> list[str]:
-    """Return the values that `key` may have, if they are a closed list."""
+    """Return the allowed values of `key`, if there is a closed list of them."""
     field = next((field for field in msgspec.structs.fields(ThreadPatch) if field.name == key), None)
     kinds = get_args(field.type) if field is not None else ()
     return [word for kind in kinds for word in get_args(kind) if isinstance(word, str)]
@@ -270,5 +270,5 @@ def apply_changes(thread: Thread, changes: ThreadChanges) -> Thread:
 
 
 def differences(thread: Thread, other: Thread, keys: Sequence[str] = ThreadChanges.__struct_fields__) -> JsonObject:
-    """Return those of the `keys` in which the two threads differ, with the values of `thread`."""
+    """Return each key of `keys` whose value differs between the two threads, with the value in `thread`."""
     return {key: value for key in keys if (value := getattr(thread, key)) != getattr(other, key)}

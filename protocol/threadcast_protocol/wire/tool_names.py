@@ -12,8 +12,8 @@ from collections.abc import Container
 __all__ = ["SERVER_NAME", "all_of_server", "covers", "mcp_server_of", "mcp_tool_name", "server_wildcard"]
 
 SERVER_NAME = re.compile(r"(?=.{1,24}\Z)[A-Za-z0-9-]+(?:_[A-Za-z0-9-]+)*")
-"""The pattern of a server's name. Its 24 characters leave more than half of the 64 characters to the tool's own
-name."""
+"""The pattern of a server's name. A name of a server has at most 24 characters, which leaves more than half of the 64
+characters to the tool's own name."""
 
 NAME_MAX_CHARACTERS = 64
 """The maximum length of a function's name in the APIs of OpenAI and Anthropic."""

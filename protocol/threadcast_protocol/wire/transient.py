@@ -24,8 +24,8 @@ class ChatRemoved(Transient, frozen=True, tag="chat_removed"):
 
 
 class Presence(Transient, frozen=True, tag="presence"):
-    """The number of streams that watch the chat and asked for presence, this stream included. `names` are the names of
-    their users."""
+    """`count` is the number of streams that watch the chat and asked for presence, including this stream. `names` are
+    the names of their users."""
 
     count: int
     names: list[str] | None = None

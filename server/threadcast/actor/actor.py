@@ -1,10 +1,10 @@
 """Runs one owned chat: takes commands, decides them, appends the results, and starts and stops the run (DISPATCH §5).
 
 An actor lives from a claim until it releases the chat. The actor appends a fence before it reads the log, so that no
-other worker can append to the log that the actor folds. Its one loop takes commands in the order of the inbox, while
-the run goes on in a task of its own. Therefore aborts, decisions and parameters never wait for a model. When there is
-nothing to do, or only a person can continue the run, the actor releases the chat and ends; the log keeps the paused
-run.
+other worker can append to the log that the actor folds. The actor's loop takes commands in the order of the inbox,
+while the run continues in a separate task. Therefore aborts, decisions and parameters never wait for a model. When the
+chat has no work, or only a person can continue the run, the actor releases the chat and ends; the log contains the
+paused run.
 """
 
 import time
@@ -53,9 +53,10 @@ __all__ = ["Actor"]
 
 _log = structlog.get_logger()
 
-COMMANDS_AT_ONCE = 8  # in one reply of the store; a part of an import has 512 KiB, a client's command up to 16 MiB
+COMMANDS_AT_ONCE = 8  # read in one call; a part of an import has 512 KiB, and a command has up to 16 MiB
 POISON_ATTEMPTS = 3
-"""After this many takeovers without progress, the run or the next command is ended as their cause (DESIGN §4.7)."""
+"""The number of takeovers without progress after which the open run is ended, or the next command given up, as their
+cause (DESIGN §4.7)."""
 
 DRAIN_TOOL_SECONDS = 0.7
 """Seconds that a running tool may continue when the worker drains: a planned hand-over takes ≤ 1 s (DESIGN §4.6)."""
@@ -143,8 +144,8 @@ class Actor:
 
     @asynccontextmanager
     async def _beside(self, *endless: Callable[[], Awaitable[None]]) -> AsyncIterator[TaskGroup]:
-        """Run these functions beside the block, in the task group that is yielded, and cancel all its tasks after the
-        block. Fenced and Lost leave the block without an exception group around them."""
+        """Yield a task group that runs these functions beside the block, and cancel all its tasks after the block.
+        Fenced and Lost are raised from the block without an exception group around them."""
 
         async def run(work: Callable[[], Awaitable[None]]) -> None:
             try:
@@ -237,7 +238,8 @@ class Actor:
             self._start(writer, tasks, await writer.commit(lambda builder: self._mend(builder, lost)))
 
     async def _outlast_former_owner(self, writer: Writer) -> bool:
-        """Wait until the former owner has stopped what may not run twice. Returns False if this actor has to end."""
+        """Wait until the former owner has stopped its tools and steps that may not run twice. Returns False if this
+        actor has to end."""
         while seconds := self._former_wait_seconds(writer):
             wake = self._wake = anyio.Event()
             if self._is_lost or self._is_fenced or self._is_draining:
@@ -311,7 +313,7 @@ class Actor:
             self._context.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
             source = await source_of(self._context.store, self._retry_policy, self.chat_id, command, by)
             is_stopped = stops(command, writer.state)
-            if is_stopped and self._run_task is not None:  # without one, this worker lacks the run's agent
+            if is_stopped and self._run_task is not None:  # if it is None, this worker lacks the run's agent
                 await self._run_task.stop()
             write = partial(
                 carry_out,
@@ -332,7 +334,7 @@ class Actor:
 
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
         if isinstance(step, RunAgent) and durable_agent(self._context.models, step.name) is None:
-            self._wake.set()  # so that the chat is passed on
+            self._wake.set()  # so that `_pass_on` is called
         elif not isinstance(step, Wait):
             self._run_task = RunTask(self._context, writer, self._processes, self._slot, self._on_task_end)
             tasks.start_soon(self._run_task.run, step)
@@ -374,8 +376,8 @@ class Actor:
             self._start(writer, tasks, await writer.commit(self._mend))
 
     async def _release(self, writer: Writer, when_ms: int | None) -> bool:
-        """Release the chat until `when_ms`, or until its run gets a slot. Returns False if a command came meanwhile;
-        then the chat stays owned."""
+        """Release the chat until `when_ms`, or until its run gets a slot. Returns False if a command arrived meanwhile;
+        the actor then keeps the chat."""
         store, worker, head = self._context.store, self._context.worker, writer.state.head
         self._slot.free()
         check_ms = self._slot.check_ms() if writer.state.runtime.waits_for is not None else None
@@ -402,15 +404,15 @@ class Actor:
             tasks.start_soon(self._processes.aclose)
             if self._run_task is not None and self._is_working:
                 tasks.start_soon(self._run_task.reach_safe_point, DRAIN_TOOL_SECONDS)
-        await self._processes.aclose()  # also the processes that the tool has started meanwhile
+        await self._processes.aclose()  # this also ends the processes that the tool has started meanwhile
         views = self._processes.take_ended()
         await writer.commit(lambda builder: write_ends(builder, views))
         self._processes.settle(views)
         await self._hand_over(round(1000 * self._former_wait_seconds(writer)))
 
     async def _pass_on(self, writer: Writer) -> End:
-        """Offer the chat to a worker that has the agent of its run. Until one is found, the chat is offered every
-        second for a minute, and then less often."""
+        """Offer the chat to a worker that has the agent of its run. Until such a worker takes the chat, the chat is
+        offered every second for a minute, and then less often."""
         _log.warning("chat.lacks_agent", chat_id=self.chat_id)
         since_ms = await writer.commit(lambda builder: say_missing(builder))
         is_long = writer.now_ms() - since_ms >= MISSING_MS

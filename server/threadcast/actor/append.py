@@ -47,8 +47,8 @@ class Appending:
 
         A cancelled caller does not cancel the append, because then it would be unknown whether the store carried it
         out. A shielded scope around each append would take 5 % of the worker's CPU time for an event. The shield is
-        therefore created only when a caller is cancelled, and the same append is then sent again; whether or not the
-        first attempt was carried out, the append is in the log afterwards (decision 0024).
+        therefore created only when a caller is cancelled. The same append is then sent again, so that it is in the log
+        afterwards even if the first attempt was not carried out (decision 0024).
         """
         pause = 0.0
         cancelled: asyncio.Task[object] | None = None

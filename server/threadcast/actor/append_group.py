@@ -1,4 +1,4 @@
-"""Schedules the appends of a process's writers, so that those due at about the same time run together.
+"""Schedules the appends of a process's writers, so that appends due at about the same time run together.
 
 Commands that are issued in one turn of the event loop are sent in one pipeline (`store/redis/connection.py`), and the
 exchange with the store is a third of the cost of an append. Writers that are due at about the same moment are therefore
@@ -22,7 +22,7 @@ class AppendGroup:
         self._ticks = Ticks()
 
     def begin(self, writer: object) -> None:
-        """Count `writer` among those whose chat has an open answer."""
+        """Count `writer` among the writers whose chat has an open answer."""
         self._streaming.add(writer)
 
     def end(self, writer: object) -> None:

@@ -1,7 +1,7 @@
-"""Makes the append of an entry: the head and its digest, and what the index of chats must know. Pure.
+"""Makes the append of an entry: the entry, its head with the digest, and the fields for the index of chats. Pure.
 
-`entry_append` makes the append of any entry; `text_append` makes that of text alone, without a builder, since nearly
-all entries of an answer are of this kind. The writer sends both.
+`entry_append` makes the append of any entry; `text_append` makes the append of an entry with text alone and needs no
+builder, since nearly all entries of an answer contain only text. The writer sends both.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ def entry_append(
     policy: CheckpointPolicy,
 ) -> Prepared:
     """Return the append of the entry that `builder` holds. `last` is the id of the entry at the head of `before`;
-    `meta_before` is the meta that the store has, () if that is not known."""
+    `meta_before` is the meta that the store has, or () if this meta is unknown."""
     events = encode(builder.events)
     facts = encode(builder.facts) if builder.facts else b""
     acks = encode(builder.acks) if builder.acks else b""
@@ -85,7 +85,7 @@ def entry_append(
 
 
 def is_indexed(state: OwnerState) -> bool:
-    """Return whether the store keeps and lists the chat as it is, so that text changes nothing but the log."""
+    """Return whether the store already keeps and lists the chat, so that appending text changes only the log."""
     return state.private.importing is None and _expiry_of(state) is None
 
 
@@ -98,9 +98,9 @@ def text_append(
     owner: str,
     policy: CheckpointPolicy,
 ) -> Prepared | None:
-    """Return the same append as `entry_append` for an entry that only adds `text` to the open answer. `before` must be
-    indexed, and its meta in the store. Returns None if there is no open answer, a checkpoint is due, or the text may
-    refer to a blob."""
+    """Return the same append as `entry_append` for an entry that only adds `text` to the open answer. The chat of
+    `before` must be indexed, and the store must have its meta. Returns None if there is no open answer, a checkpoint is
+    due, or the text may refer to a blob."""
     draft = before.draft
     if draft is None:
         return None
@@ -141,7 +141,7 @@ def _digest(before: str, events: bytes, facts: bytes, worker: str) -> str:
 def _meta_of(state: OwnerState) -> Meta:
     """Return the fields that lists and refusals need without reading the log."""
     return (
-        ("state", "paused" if state.runtime.pause_reasons else state.runtime.state),  # also while a tool asks
+        ("state", "paused" if state.runtime.pause_reasons else state.runtime.state),  # also if a tool asks a question
         ("title", state.thread.title),
         ("model", state.thread.model),
         ("mode", state.thread.mode),
@@ -153,8 +153,8 @@ def _meta_of(state: OwnerState) -> Meta:
 
 
 def _expiry_of(state: OwnerState) -> int | None:
-    """Return the seconds after which a chat that is in no list goes if nothing changes; None for all other chats. A
-    chat without messages is in no list, nor is one whose import is not complete, nor a temporary one."""
+    """Return the seconds after which an unlisted chat is deleted if it does not change; None for a listed chat. Chats
+    without messages, chats whose import is not complete, and temporary chats are unlisted."""
     if not state.nodes or state.private.importing:
         return EMPTY_CHAT_TTL_SECONDS
     if not state.thread.temporary:

@@ -16,15 +16,16 @@ __all__ = ["CheckpointPolicy"]
 CHECKPOINT_MIN_BYTES, CHECKPOINT_EVENTS = 256_000, 2_000
 COMPACT_BYTES, COMPACT_SHARE = 64_000, 8
 """At rest, a log is compacted if the state has at most 64 kB, because a checkpoint of this size takes 0.5 ms, or if the
-entries after the last checkpoint have more than an eighth of the state's size. So a long chat does not need a
-checkpoint after every run."""
+entries after the last checkpoint have more than an eighth of the state's size. So a long chat does not get a checkpoint
+after every run."""
 
 KEEP_EVENTS, KEEP_BYTES = 2_000, 1_000_000
-"""The sizes at which a checkpoint is due, and how much the log keeps for readers that resume (DESIGN §2)."""
+"""`CHECKPOINT_MIN_BYTES` and `CHECKPOINT_EVENTS` are the sizes at which a checkpoint is due; `KEEP_EVENTS` and
+`KEEP_BYTES` are the size of the log that is kept for readers that resume (DESIGN §2)."""
 
 GROUP_EVENTS, GROUP_BYTES = KEEP_EVENTS // 20, KEEP_BYTES // 20
-"""The maximum size of a group of entries that are trimmed together. A list of all entries would take as much memory as
-the state of a short chat."""
+"""The maximum size of a group of entries that are trimmed together. Listing every entry separately would take as much
+memory as the state of a short chat."""
 
 CHECKPOINT_MAX_BYTES = 64_000_000
 """A state above this size gets no new checkpoint, so its log is not trimmed any more and is read in pages. Encoding
@@ -34,8 +35,8 @@ CHECKPOINT_MAX_BYTES = 64_000_000
 @dataclass(slots=True)
 class CheckpointPolicy:
     """`pending_*` count the entries, events and bytes that the log holds after the checkpoint. `held` lists groups of
-    the newest entries: the id of the first, and the numbers of events and bytes. Entries that this process has not seen
-    are not in the list, and are dropped by the first trim."""
+    the newest entries: for each group the id of its first entry, and the numbers of its events and bytes. Entries that
+    this process has not seen are not in the list, and the first trim drops them."""
 
     checkpoint_id: EntryId | None = None
     checkpoint_bytes: int = 0

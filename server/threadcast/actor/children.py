@@ -1,9 +1,9 @@
 """Opens chats for a tool call, and awaits their ends, through the log of the calling chat (PROTOCOL §12).
 
 `ChildChats` records the request for a chat in the parent's log. The outbox sender delivers the request, and the child's
-end arrives as a message that the parent's actor writes into the log. Each event that a call waits for is therefore a
-fact in the call's own chat, and a call that runs again after a crash finds the fact there. This module does not stop
-children: a call that is answered stops the children that it has opened (`chat/outbound.py`).
+end arrives as a message that the parent's actor writes into the log. The events that a call waits for are therefore
+recorded in the log of the call's own chat, and a call that runs again after a crash finds them there. This module does
+not stop children: when a call is answered, `chat/outbound.py` stops the children that the call has opened.
 """
 
 from typing import Unpack
@@ -49,7 +49,7 @@ class ChildChats:
 
     def _find(self, chat_id: str, name: str) -> Child:
         child = find_child(self._writer.state, self._tool_call_id, name)
-        if child is None:  # impossible while this call is open
+        if child is None:  # this is impossible while the call is open
             raise ToolFailed(f"The chat {chat_id} is no longer known.")
         return child
 
@@ -92,8 +92,8 @@ class ChildChats:
 
 
 def checked_mode(profiles: Profiles, state: OwnerState, mode: str) -> str:
-    """Return the name of the profile that a sub-chat may have by `mode`. '' stays '' and means the profile of this
-    chat, which `delegate_to` must allow like any other. Raises ToolFailed."""
+    """Return the name of the profile that `mode` names, if a sub-chat may have this profile. For '' the result is '',
+    which means the profile of this chat, which `delegate_to` must allow like any other. Raises ToolFailed."""
     own = profiles.of(state)
     meant = profiles.get(mode) if mode else None
     mode = mode if meant is None else meant.name

@@ -18,12 +18,11 @@ the loop at 60 % and then at 85 % (`base/append_pace.py`), so pauses cannot help
 
 LAG_SECONDS = 0.1
 """The lag of the event loop's timers at which it counts as full, also if other programs take its CPU time. Readers then
-see tokens up to 250 ms late: by half of the longest pause between appends, and by this lag when the worker receives
-them."""
+see tokens up to 250 ms late: half of the longest pause between appends, and this lag when the worker receives them."""
 
 STORE_DELAY_SECONDS = 0.5
 """The mean time of an exchange with the store at which no further chats are claimed: a quarter of the time after which
-commands count as failed. A distant store with a long round trip answers sooner."""
+commands count as failed. Even a distant store with a long round trip answers sooner."""
 
 SMOOTH_SECONDS = 1.0
 """The time over which loads are averaged, so that neither a burst of new chats nor one slow callback counts."""
@@ -37,7 +36,7 @@ OPEN_LOAD = 0.92
 of a core has a load of 0.89."""
 
 CHATS_LEAST = 40
-"""The number of chats that a worker claims whatever its load. The appends of 40 chats do not make a worker busy
+"""The number of chats that a worker claims regardless of its load. The appends of 40 chats do not make a worker busy
 (`base/append_pace.py`). If the tools of these chats do, claiming fewer chats would not help."""
 
 WAIT_SECONDS = 10.0
@@ -46,11 +45,11 @@ milliseconds, and an orchestrator needs some seconds to start another worker. We
 more than 5 s (`http/readiness.py`)."""
 
 STEP_COUNT, STEP_SHARE = 64, 1 / 16
-"""From one measurement to the next, the number of chats grows by at most this count plus this share of the chats. One
-core can begin about 256 chats a second."""
+"""From one measurement to the next, the number of owned chats grows by at most `STEP_COUNT` plus `STEP_SHARE` times
+this number. One core can begin about 256 chats a second."""
 
 CAREFUL_LOAD = 0.6
-"""The load from which the steps become smaller, down to `STEP_LEAST_SHARE` of a whole step at a load of 1, because a
+"""Above this load the steps become smaller, down to `STEP_LEAST_SHARE` of a whole step at a load of 1, because a
 claimed chat causes load only some seconds later."""
 
 STEP_LEAST_SHARE = 0.1
@@ -61,7 +60,7 @@ class ClaimGate:
 
     def __init__(self) -> None:
         self.load = 0.0
-        """The smoothed load of this worker; 1 is the load from which it claims no further chats."""
+        """The smoothed load of this worker; at a load of 1 it claims no further chats."""
         self.is_full = False
         """Whether chats are left to other workers."""
         self._looked_at = -math.inf
@@ -72,7 +71,8 @@ class ClaimGate:
         self, now: float, cpu_seconds: float, chats_count: int, lag_seconds: float, store_delay_seconds: float
     ) -> None:
         """Note the present state: the clock, the CPU time of the event loop's thread so far, the number of owned chats,
-        how late the loop ran a timer just now, and the mean time of an exchange with the store since the last look."""
+        the delay with which the loop has just run a timer, and the mean time of an exchange with the store since the
+        last look."""
         elapsed_seconds = now - self._looked_at
         busy = max(0.0, cpu_seconds - self._cpu_seconds) / elapsed_seconds if 0 < elapsed_seconds < math.inf else 0.0
         self._looked_at, self._cpu_seconds, self._chats_count = now, cpu_seconds, chats_count
@@ -82,7 +82,7 @@ class ClaimGate:
         self.is_full = self.load >= (OPEN_LOAD if self.is_full else 1.0)
 
     def room(self, chats_count: int) -> int:
-        """Return how many chats a worker that has `chats_count` of them may claim before the next look."""
+        """Return how many further chats a worker with `chats_count` chats may claim before the next look."""
         over = (self.load - CAREFUL_LOAD) / (1 - CAREFUL_LOAD)
         step = (STEP_COUNT + STEP_SHARE * self._chats_count) * max(STEP_LEAST_SHARE, min(1.0, 1 - over))
         return max(0, int(step) - max(0, chats_count - self._chats_count))

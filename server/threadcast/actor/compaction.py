@@ -35,11 +35,11 @@ SEGMENT_BYTES = 1_000_000
 since the next segment begins with a copy of the state."""
 
 HISTORY_MAX_BYTES = 1_000_000
-"""The maximum bytes of a chat's history, compressed; the oldest segments beyond it are deleted. This is some 20 MB of
-log (`history_parts.PART_BYTES`)."""
+"""The maximum compressed bytes of a chat's history. If a history is larger, its oldest segments are deleted. One such
+history covers some 20 MB of log (`history_parts.PART_BYTES`)."""
 
 THREAD_ABOVE_BYTES = 256 * 1_024
-"""More bytes of new events than this are compressed in a thread, like a large checkpoint."""
+"""The bytes of new events above which the events are compressed in a thread, like a large checkpoint."""
 
 
 async def compacted(store: Log, state: OwnerState, policy: CheckpointPolicy) -> Compacted | None:
@@ -50,7 +50,7 @@ async def compacted(store: Log, state: OwnerState, policy: CheckpointPolicy) -> 
     trim = policy.trim_before()
     try:
         part, replaces_last = await _last_part(store, state, policy)
-    except (Gap, NewerVersion):  # the history cannot be read; a new segment begins when the log has been trimmed
+    except (Gap, NewerVersion):  # the history cannot be read; a new segment begins after the next trim of the log
         part, replaces_last = None, False
     checkpoint = encode_state(state)
     if part is None:
@@ -84,7 +84,8 @@ async def _last_part(store: Log, state: OwnerState, policy: CheckpointPolicy) ->
 
 
 async def _entries_after(store: Log, state: OwnerState, head: str) -> list[RawEntry]:
-    """Return the entries from `head` to `state`; [] if an entry is missing, or if they have more bytes than a page."""
+    """Return the entries from `head` to `state`; [] if an entry is missing, or if the entries have more bytes than a
+    page."""
     page = await store.read_log(state.chat_id, after=Head.parse(head).entry_id if head else None)
     return page if page and page[0].before == head and page[-1].head == state.head else []
 

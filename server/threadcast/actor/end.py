@@ -1,4 +1,4 @@
-"""The reasons for which an ownership ends, and the delays after which another worker is offered the chat."""
+"""The reasons why an ownership ends, and the delays after which the chat is offered to another worker."""
 
 from enum import Enum
 
@@ -9,8 +9,8 @@ NEWER_VERSION_DELAY_MS = 1_000
 
 
 LONG_MISSING_DELAY_MS = 10_000
-"""Milliseconds until a chat is offered to another worker, if for a minute no worker with its agent was found. Each
-offer adds an entry to the chat's log."""
+"""Milliseconds until a chat is offered to another worker again, if no worker with the chat's agent has taken it for a
+minute. Each offer adds an entry to the chat's log."""
 
 
 class End(Enum):

@@ -23,7 +23,8 @@ class FormerOwner:
 
         Args:
             worker: The name of the former owner; '' if the chat was released.
-            has_begun: Whether the former owner had written its fence. If not, its death counts against no command.
+            has_begun: Whether the former owner had written its fence. If not, its death does not count against a
+                command.
             lease_left_seconds: How long the former owner may still believe that it owns the chat.
         """
         self.worker = worker

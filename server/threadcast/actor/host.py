@@ -40,15 +40,15 @@ SELF_FENCE_SHARE = 0.7
 
 UNFOLDABLE_TRIES = 3
 QUARANTINE_MS = 86_400_000
-"""A chat whose log could not be folded three times is parked for a day; nothing is deleted (DESIGN §4.7)."""
+"""A chat is parked for a day after three failed attempts to fold its log; no data is deleted (DESIGN §4.7)."""
 
 CRASHED = "crashed"
 """The name of the previous owner if the chat's actor crashed in this process: the crash counts like a worker's
 death."""
 
 REMEMBERED_MAX = 10_000
-"""The number of chats whose crashes or unreadable logs are remembered, newest first. For a forgotten chat, counting
-begins at zero again."""
+"""The maximum number of chats whose crashes or unreadable logs are remembered; the newest are kept. For a forgotten
+chat, counting begins at zero again."""
 
 STORE_PAUSE_SECONDS = 0.5
 
@@ -83,13 +83,13 @@ class Host:
         self._timings = timings
         self._actors: dict[str, Actor] = {}
         self._again: dict[str, Claimed] = {}
-        self._unfoldable: dict[str, int] = {}  # by chat: the number of attempts
-        self._crashed: dict[str, None] = {}  # chat ids, in the order of their crashes
+        self._unfoldable: dict[str, int] = {}  # The number of failed attempts to fold each chat's log.
+        self._crashed: dict[str, None] = {}  # Chat ids, in the order of their crashes.
         self._is_draining = False
         self._drained = anyio.Event()
-        self._kept_at: dict[str, float] = {}  # by chat: the last known start of its lease, in monotonic seconds
-        self._beating: set[int] = set()  # buckets whose heartbeat has no answer yet
-        self._sweeping: set[int] = set()  # buckets whose sweep has no answer yet
+        self._kept_at: dict[str, float] = {}  # The last known start of each chat's lease, in monotonic seconds.
+        self._beating: set[int] = set()  # Buckets whose heartbeat has no answer yet.
+        self._sweeping: set[int] = set()  # Buckets whose sweep has no answer yet.
         self._silent = SilentOwners(context.store, context.worker, timings.lease_seconds)
         self._tasks: TaskGroup | None = None
         context.slots.begin = self._begin_waiting
@@ -147,7 +147,7 @@ class Host:
         while True:
             if self._is_open():
                 self._context.slots.look()
-                for bucket in range(self._context.store.buckets):  # in one tick, so in one pipeline
+                for bucket in range(self._context.store.buckets):  # all claims are sent in one tick, so in one pipeline
                     if bucket not in self._sweeping:
                         tasks.start_soon(self._sweep, bucket, tasks)
                     tasks.start_soon(self._look, bucket, tasks)
@@ -223,8 +223,8 @@ class Host:
 
     async def _claim(self, bucket: int, tasks: TaskGroup, claims_count: int = 1) -> None:
         """Claim chats of a bucket. `claims_count` claims share the number of chats that the worker's load allows, but
-        each claim may take at least one chat. A worker that is full by its load takes only chats that other workers
-        have left."""
+        each claim may take at least one chat. A worker whose load is too high takes only chats that other workers have
+        not claimed for some time."""
         gate, count = self._context.gate, len(self._actors)
         room = min(CLAIM_MAX, self._context.limits.worker_max_chats - count)
         if room <= 0 or self._silent.is_unheard(bucket):
@@ -351,7 +351,7 @@ class Host:
         unreachable."""
         trusted_seconds = SELF_FENCE_SHARE * self._timings.lease_seconds
         while True:
-            pause_seconds = self._timings.beat_seconds  # then check the tools that began meanwhile
+            pause_seconds = self._timings.beat_seconds  # then check again, for tools that began meanwhile
             now = time.monotonic()
             for chat_id, actor in self._actors.items():
                 left_seconds = self._kept_at.get(chat_id, now) + trusted_seconds - now
@@ -385,12 +385,12 @@ class Host:
         for chat_id, answer in answers.items():
             actor = actors[chat_id]
             if self._actors.get(chat_id) is not actor:
-                continue  # the actor ended meanwhile; the chat's next actor has a claim of its own
+                continue  # the actor ended meanwhile; the chat's next actor has its own claim
             if answer is Beat.LOST:
                 _log.warning("lease.lost", chat_id=chat_id)
                 actor.lose()
                 continue
-            # The maximum, because a later heartbeat may have been answered first.
+            # The maximum is taken, because a later heartbeat may have been answered first.
             self._kept_at[chat_id] = max(self._kept_at.get(chat_id, 0.0), started_at)
             if answer is Beat.INBOX:
                 actor.notify()

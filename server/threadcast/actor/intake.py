@@ -59,9 +59,9 @@ def carry_out(
     """Write the effects of a command, and return the next step of the run.
 
     `tools_of` returns the tools of a chat. `command` and `by` are the result of `command_of`; `request_id` is known
-    even if the command could not be read. `source`: see `decide`. `is_stopped`: the run's task was stopped for this
-    command. While a task works on the run, that task announces the run's next step, and this function returns `Wait`;
-    otherwise `advance` announces it. If a bug raises an error, the command is refused and has no other effect.
+    even if the command could not be read. `source`: see `decide`. `is_stopped` is true if the run's task was stopped
+    for this command. While a task works on the run, that task announces the run's next step, and this function returns
+    `Wait`; otherwise `advance` announces it. If a bug raises an error, the command is refused and has no other effect.
     """
     table = tools_of(builder.state)
     is_held = is_worked_on(builder.state) and not is_stopped
@@ -77,7 +77,7 @@ def carry_out(
         give_up(builder, command, request_id, by, COMMAND_CRASHED)
     if is_held:
         return Wait()
-    if is_stopped and is_worked_on(builder.state):  # settle what the stopped task left open
+    if is_stopped and is_worked_on(builder.state):  # settle the calls and the answer that the stopped task left open
         recover(builder, table, can_continue=False)
     return advance(builder, table)
 
@@ -89,12 +89,12 @@ def give_up(
     by: Principal,
     failure: Failure,
 ) -> None:
-    """Refuse a command that cannot be carried out. The next command gets three new attempts.
+    """Refuse a command that cannot be carried out. For the next command the count of takeovers begins at zero.
 
-    The refusal reaches only the program that sent the command. If the command asked for an answer or an edit, the chat
-    therefore gets a message with the role `error`, which lasts and which every reader sees. That message has no content
-    of the command, because the content may have killed the workers. If the command was to begin a sub-chat, the calling
-    chat is told, too.
+    Only the program that sent the command handles the refusal. If the command asked for an answer or an edit, the chat
+    therefore also gets a permanent message with the role `error`, which every reader sees. That message contains
+    nothing of the command, because the content may have killed the workers. If the command was to begin a sub-chat, the
+    calling chat is told, too.
     """
     builder.note(Progressed())
     builder.refuse(request_id, failure.code, failure.message, by=by)

@@ -2,8 +2,9 @@
 
 The message that begins a child may be under way while its parent is deleted; then the deletion cannot find the child.
 So the child's owner checks the parent: after the child's first entry, at each new ownership, and when the store refuses
-the child's report because the parent is gone. The check is made after the entry, never before it; `store/families.py`
-gives the reason. A parent that was imported again after its deletion is another chat; its `floor` shows the deletion.
+the child's report because the parent does not exist. The check is made after the entry, never before it;
+`store/families.py` gives the reason. A parent that was imported again after its deletion counts as another chat; its
+`floor` shows the deletion.
 """
 
 import structlog

@@ -67,7 +67,7 @@ class OutboxSender:
         """Deliver messages until cancelled. Each receiver gets its messages in order, because a chat must be begun
         before it is stopped.
 
-        Raises: Fenced: another worker owns the log and delivers the rest.
+        Raises: Fenced: another worker owns the log and delivers the remaining messages.
             Lost: the store did not answer for a minute, or this chat was deleted because its parent was deleted.
         """
         pause = RETRY_FIRST_SECONDS

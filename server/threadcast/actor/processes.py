@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 LAST_WORDS_CHARACTERS = 2_000
-"""The maximum length of the output that the model is told when a process ends; `read` returns more."""
+"""The maximum length of the output that the model receives when a process ends; `read` returns more."""
 
 DESCRIPTION_MAX_CHARACTERS = 200
 
@@ -51,7 +51,7 @@ async def commit_or_fail(chat: CommitPort, write: Callable[[EntryBuilder], _T]) 
         try:
             return write(builder)
         except Refused as refusal:
-            return refusal  # an exception out of the commit would discard deltas that others have offered
+            return refusal  # an exception from the commit would discard deltas that other tasks have offered
 
     outcome = await chat.commit(guarded)
     if isinstance(outcome, Refused):
@@ -100,8 +100,8 @@ class ChatProcesses:
         _log.info("process.started", chat_id=self._chat_id, process_id=process_id)
 
     def read(self, process_id: str) -> ProcessView | None:
-        """Return the state and the output of a process; None if the chat has no such process, or its output is no
-        longer held."""
+        """Return the state and the output of a process; None if the chat has no such process, or if the worker no
+        longer has its output."""
         return self.context.processes.read((self._chat_id, process_id))
 
     async def kill(self, process_id: str) -> None:
@@ -173,8 +173,8 @@ class ProcessCalls:
             directory = context.processes.home or context.data_dir
             await _make_directory(directory)
             await self._processes.start(process_id, argv, cwd or directory, env or {})
-        except BaseException:  # every exception, also a cancellation: the process was not started
-            # If this note is not written in time, the next owner writes the process down as lost.
+        except BaseException:  # All exceptions, also a cancellation, mean that the process was not started.
+            # If this fact is not appended in time, the next owner records the process as lost.
             with anyio.move_on_after(NOTE_SECONDS, shield=True):
                 await self._run_task.commit(lambda builder: builder.note(ProcessEnded(process_id=process_id)))
             raise

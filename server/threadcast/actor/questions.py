@@ -1,7 +1,7 @@
 """Questions that a running tool call asks people, through the log of its chat (PROTOCOL §11).
 
-The question is a pause reason beside those that are open, while the run's state stays that of a working run. The
-decision is a fact in the log, so the call waits for a change of the folded state.
+A question is added to the open pause reasons, while the state of the run remains `executing_tools`. The decision is
+stored in the log, so the call waits until the folded state changes.
 """
 
 from collections.abc import Sequence
@@ -82,11 +82,11 @@ class CallQuestions:
         return (run.gates.get(question_id) if run is not None else None) or Gate(status="gone")
 
     async def _withdraw(self, question_id: str) -> None:
-        """Remove the question, also while the call is cancelled. After an abort nothing is left to remove."""
+        """Remove the question, also while the call is cancelled. An abort has already removed the question."""
         try:
             with anyio.move_on_after(NOTE_SECONDS, shield=True):
                 await self._run_task.commit(lambda builder: withdraw_questions(builder, [question_id]))
-        except BaseException as wrong:  # the run or the ownership has ended, and the question with it
+        except BaseException as wrong:  # the run or the ownership has ended, which also ended the question
             pass_on(wrong)
             _log.info("question.not_withdrawn", chat_id=self._run_task.state.chat_id, error=type(wrong).__name__)
 

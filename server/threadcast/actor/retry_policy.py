@@ -28,7 +28,7 @@ class RetryPolicy:
         self._over = anyio.Event()
 
     def give_up(self) -> None:
-        """Stop repeating calls and end the waits: another worker has the lease, or this worker ends."""
+        """Stop repeating calls and end the waits, because another worker has the lease or this worker ends."""
         self._over.set()
 
     async def until_answered(self, call: Callable[[], Awaitable[_T]]) -> _T:

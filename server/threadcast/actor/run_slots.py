@@ -1,13 +1,13 @@
 """Bounds the runs of one principal that a worker works on at once, so that one caller cannot starve the others.
 
 A run needs a slot while it calls a model or runs a tool. A run that waits for a person, for a client or for its
-sub-chats has no slot, so a tree of sub-chats cannot block itself, even with one slot. If no slot is free, the run
-waits: the log records this, the chat is released, and the worker remembers the run's rank. When a slot becomes free,
-the worker claims the first waiting chat again. A waiting chat becomes due again after some seconds, so that other
+sub-chats has no slot, so a tree of sub-chats cannot block itself, even if there is only one slot. If no slot is free,
+the run waits: the log records this, the chat is released, and the worker remembers the run's rank. When a slot becomes
+free, the worker claims the first waiting chat again. A waiting chat becomes due again after some seconds, so that other
 workers find it, too, and no waiting chat is lost when a worker is killed.
 
-All slots are in the memory of one worker: no step of the store is added to a run (decision 0037). No method waits
-except `RunSlot.suspended`, so each method is one step for all actors of the worker.
+All slots are in the memory of one worker: no step of the store is added to a run (decision 0037). Only the async
+methods wait, so every other method is one step for all actors of the worker.
 """
 
 import heapq
@@ -39,8 +39,8 @@ SENTENCE = "waiting until another of your runs ends: as many are at work as may 
 """The status text of a waiting run, which pages and terminals show."""
 
 SUSPENDED_MAX_RATIO = 2
-"""The maximum number of runs whose calls wait for sub-chats or for answers of people, per slot and per level of depth.
-The actors of such runs stay in the worker, so without a bound one caller could fill the worker. Each level has
+"""The maximum number of runs with calls that wait for sub-chats or for answers of people, per slot and per level of
+depth. The actors of such runs stay in the worker, so without a bound one caller could fill the worker. Each level has
 additional room, so the deepest sub-chats can always run, and the chats above them continue afterwards."""
 
 CHECK_SECONDS = 10.0
@@ -49,8 +49,8 @@ costs the worker two small calls."""
 
 CHECK_APART_SECONDS = 0.05
 """The seconds between the checks of two chats of one principal, so that thousands of waiting chats cost a worker only
-20 checks a second. Each check may find a free slot, so after the death of a worker, other workers soon continue its
-waiting runs."""
+20 checks a second. Each check may find a free slot, so when a worker dies, other workers soon continue its waiting
+runs."""
 
 WAITING_MAX = 1_000
 """The maximum number of waiting chats that a worker remembers for one principal; further chats are found by their next
@@ -62,8 +62,9 @@ LOOK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rank:
-    """A run's rank among the waiting runs of its principal; the smallest is first. Deep sub-chats come first, because
-    others wait for them, and then the runs that began first. `height` is the negative depth of the chat."""
+    """A run's rank among the waiting runs of its principal; the smallest is first. The runs of the deepest sub-chats
+    come first, because other runs wait for them; among equals the earlier run comes first. `height` is the negative
+    depth of the chat."""
 
     height: int
     since_ms: int
@@ -84,16 +85,17 @@ class Rank:
 
 
 def rank_of(state: OwnerState) -> str:
-    """Return the rank of the chat's run as text, '' if it does not wait for a slot."""
+    """Return the rank of the chat's run as text, '' if the run does not wait for a slot."""
     return str(Rank.of(state)) if state.runtime.waits_for is not None else ""
 
 
 @dataclass(slots=True)
 class _Principal:
-    """The runs of one principal in this worker. `busy` and `suspended` are chat ids. `waiting` has the rank of each
-    waiting chat, and the time until which this rank is valid, in monotonic seconds; `heap` has these ranks in order,
-    and outdated ranks. `resuming` are the runs whose sub-chats have ended. `checked_at` is the time of the last check
-    that was scheduled."""
+    """The runs of one principal in this worker. `busy` and `suspended` are ids of chats: `busy` chats have a slot, and
+    `suspended` chats have no slot while their calls wait. `waiting` has the rank of each waiting chat, and the time
+    until which this rank is valid, in monotonic seconds; `heap` has these ranks in order, and outdated ranks.
+    `resuming` are the runs whose sub-chats have ended. `checked_at` is the time of the last check that was
+    scheduled."""
 
     busy: set[str] = field(default_factory=set)
     suspended: set[str] = field(default_factory=set)
@@ -110,7 +112,7 @@ class _Principal:
 class RunSlots:
     """The slots of one worker: `count` for each principal. `begin` is called with a waiting chat whose slot has become
     free; it must not wait, and the chat keeps the slot until `free` is called. `may_begin` tells whether the worker
-    takes chats at all."""
+    takes further chats."""
 
     def __init__(self, count: int = DEFAULT_LIMITS.runs_per_principal, metrics: Metrics | None = None) -> None:
         self.count = count
@@ -189,7 +191,7 @@ class RunSlots:
         return int(1_000 * (check_at - now))
 
     def suspend(self, chat_id: str) -> None:
-        """Use the chat's slot for other runs while the chat's run waits for sub-chats or people."""
+        """Give the chat's slot to other runs while the chat's run waits for sub-chats or people."""
         principal_id = self._principal_of.get(chat_id)
         if principal_id is None:  # the run was stopped, and its tool does not end
             return
@@ -298,7 +300,7 @@ class RunSlot:
     @asynccontextmanager
     async def suspended(self) -> AsyncIterator[None]:
         """Leave the slot to other runs during the block, in which a tool call waits for a sub-chat or a person. Several
-        calls of a round may wait at once; the last one that ends waits for the slot."""
+        calls of a round may wait at once; the last call to end waits for the slot."""
         self._calls_count += 1
         self._slots.suspend(self._chat_id)
         try:
@@ -311,5 +313,5 @@ class RunSlot:
         """Wait until the chat has its slot again, unless a tool call waits for a sub-chat or a person now."""
         if self._calls_count == 0:
             await self._slots.resume(self._chat_id)
-            if self._calls_count:  # another call has begun to wait meanwhile
+            if self._calls_count:  # another call of the run has begun to wait meanwhile
                 self._slots.suspend(self._chat_id)

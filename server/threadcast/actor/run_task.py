@@ -1,8 +1,8 @@
 """The task of an open run: it carries out the plan's steps, and can be stopped at any moment.
 
 A `RunTask` connects the agent loop, which does not know the store, with the chat's writer. Every finished step is in
-the log, and `recovery.recover` settles the interrupted one. A tool that ignores its cancellation is abandoned: the task
-counts as ended, and the tool's later results are ignored.
+the log, and `recovery.recover` settles the interrupted step. A tool that ignores its cancellation is abandoned: the
+task counts as ended, and the tool's later results are ignored.
 """
 
 from collections.abc import Callable
@@ -177,7 +177,7 @@ class RunTask:
     async def commit(self, write: Callable[[EntryBuilder], _T]) -> _T:
         if self._is_over:
             raise RunTaskEnded
-        await self._slot.regained()  # a tool that ran out of time has not waited for its slot
+        await self._slot.regained()  # after its timeout a tool has not waited for its slot
         return await self._writer.commit(write)
 
     async def changed(self) -> None:
@@ -210,7 +210,7 @@ class RunTask:
 
     async def fetch_blob(self, hash: str) -> Blob | None:
         """Return a blob of the chat; None if the store does not have the blob, or was unavailable for a minute. Retries
-        as long as the writer does, so that the model is not told that an existing file is gone."""
+        as long as the writer does, so that the model is not told that an existing file is missing."""
         store, owner = self._context.store, self._writer.owner
         try:
             return await RetryPolicy(self._context.metrics).until_answered(

@@ -30,8 +30,8 @@ class SilentOwners:
         self._store = store
         self._worker = worker
         self._lease_seconds = lease_seconds
-        self._known: dict[int, set[str]] = {}  # by bucket: the owners that are or were judged, while they are silent
-        self._looking: set[int] = set()  # buckets whose look has no answer yet
+        self._known: dict[int, set[str]] = {}  # The silent owners of each bucket that were passed to `judge`.
+        self._looking: set[int] = set()  # Buckets whose check has no answer yet.
         self.signals: WorkerSignals | None = None
 
     def is_unheard(self, bucket: int) -> bool:
@@ -40,7 +40,7 @@ class SilentOwners:
         return self.signals is not None and self.signals.heard_since(bucket) is None
 
     async def look(self, bucket: int) -> list[str]:
-        """Return the owners that this check, but no earlier check, has found silent; pass each owner to `judge`. Raises
+        """Return the owners that this check is the first to find silent; pass each of them to `judge`. Raises
         Failed."""
         if bucket in self._looking or not self._may_look(bucket):
             return []

@@ -34,7 +34,7 @@ async def source_of(
     by: Principal,
 ) -> OwnerState | None:
     """Return the state of the chat that `command` copies; None for other commands, and if the principal has no access
-    to such a chat. Raises Lost."""
+    to the chat. Raises Lost."""
     if not isinstance(command, BranchFromChat):
         return None
     source_id = command.source_chat_id

@@ -1,7 +1,7 @@
 """Asks a model to write the chat's title, once, when the chat first comes to rest (TREE-5).
 
-The call runs beside the actor's loop. If the call fails, the first line stays the title, an `error` event with
-`details.task` "title" says why, and the model is not asked again before the chat has another message.
+The call runs beside the actor's loop. If the call fails, the first line remains the title, an `error` event with
+`details.task` "title" has the reason, and the model is not asked again before the chat has another message.
 """
 
 from collections.abc import Callable

@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 QUEUE_MAX_COUNT = 1_000
 """The maximum number of records that may wait for the store; a busy worker produces this number in some seconds. The
-records refer to the messages of the chats' states, so they need little memory of their own."""
+records refer to the messages of the chats' states, so they need little additional memory."""
 
 PUT_MAX_COUNT = 32
 """The maximum number of records in one call to the store: at most 2 MB, which take the store 1 to 2 ms."""
@@ -54,7 +54,7 @@ CLOSE_SECONDS = 1.0
 """Seconds that a stopping worker takes to store waiting records."""
 
 _CUTS = ((16_000, 200), (2_000, 60), (400, 20), (60, 5))
-"""Limits that are tried in turn until a record fits: characters of a text, elements of a list."""
+"""Pairs of limits that are tried in turn until a record fits: the characters of a text, and the elements of a list."""
 
 
 class Traces:
@@ -146,7 +146,7 @@ def compose(records: Sequence[Trace], redactor: Redactor) -> list[TraceRecord]:
 
 
 def together(records: Sequence[TraceRecord]) -> TraceRecord | None:
-    """Return one stored record with all of these records; None if they are too large."""
+    """Return one stored record that contains all of these records; None if it would be too large."""
     data = combined([each.data for each in records])
     run_ids = {each.run_id for each in records}
     return None if data is None else TraceRecord(run_ids.pop() if len(run_ids) == 1 else "", secrets.token_hex(8), data)
@@ -169,7 +169,7 @@ def _bounded(record: Trace) -> Trace:
 
 
 def _ends_of(items: list[_T], count: int) -> list[_T]:
-    """Return `count` of the items, more from the end than from the beginning."""
+    """Return `count` of the items: a quarter from the beginning and the others from the end."""
     first = count // 4
     return [*items[:first], *items[len(items) - (count - first) :]]
 

@@ -28,13 +28,13 @@ from threadcast_protocol.wire.ids import NewId
 __all__ = ["Cached", "StateCache", "WorkerContext", "random_id"]
 
 CACHE_MAX_BYTES = 256_000_000
-"""The most memory that the folded states of released chats take in a worker (DESIGN §2). The process takes some 1.6
-times as much for them, because what lives shortly leaves holes between them (`bench/plateau.py`)."""
+"""The maximum memory that the folded states of released chats take in a worker (DESIGN §2). The process needs some 1.6
+times as much memory for these states, because short-lived objects leave holes between them (`bench/plateau.py`)."""
 
 STATE_BYTES, MESSAGE_BYTES = 3_800, 1_400
-"""What Python holds of a folded state beyond its JSON: of any state, and of each message. Measured with tracemalloc: a
-state that was decoded takes 2.4 kB, and 1.25 to 1.45 kB for each message (`tests/unit/test_state_cache.py`); one that a
-worker has folded from a run takes 1.4 kB more."""
+"""The bytes of Python's memory that a folded state takes beyond its JSON: for the state, and for each message. Measured
+with tracemalloc: a state that was decoded takes 2.4 kB, and 1.25 to 1.45 kB for each message
+(`tests/unit/test_state_cache.py`); a state that a worker has folded from a run takes 1.4 kB more."""
 
 
 def random_id(prefix: str) -> str:
@@ -43,7 +43,7 @@ def random_id(prefix: str) -> str:
 
 
 class Cached(NamedTuple):
-    """A folded state, the checkpoint policy of its log, and what was made of its messages for the model."""
+    """A folded state, the checkpoint policy of its log, and the view of its messages that was made for the model."""
 
     state: OwnerState
     checkpoint_policy: CheckpointPolicy
@@ -81,7 +81,7 @@ class StateCache:
             self._bytes -= oldest
 
     def pop(self, chat_id: str, head: str) -> Cached | None:
-        """Remove and return the state with exactly this head; None if the cache has no such state."""
+        """Remove and return the state with this head; None if the cache has no such state."""
         found = self._states.pop((chat_id, head), None)
         if found is None:
             return None
@@ -94,8 +94,8 @@ class StateCache:
 class WorkerContext:
     """The dependencies of actors. `worker` is the worker's name, new at each start of a process (DISPATCH §2).
     `data_dir` is the directory into which tools may write. `title_model` is the model that writes titles; with '' the
-    first line stays the title. `authorizations` finds the credentials of callers. `traces` is None if no traces are
-    kept. `reasons` cleans error messages of providers before they are shown."""
+    first line is the title. `authorizations` finds the credentials of callers. `traces` is None if no traces are kept.
+    `reasons` cleans error messages of providers before they are shown."""
 
     worker: str
     store: Store

@@ -59,16 +59,16 @@ Item: TypeAlias = DeltaOp | ToolStatus | Emitted | AgentData
 
 OTHER_BYTES = 200  # the approximate size of an operation without text
 BUFFER_MAX_BYTES = 1_000_000
-"""The most bytes of deltas that may wait for the store; beyond it the model's stream is not read further (DESIGN
-§4.8)."""
+"""The maximum bytes of deltas that may wait for the store; at this limit the worker stops reading the model's stream
+(DESIGN §4.8)."""
 
 
 class Writer:
     """Writes the log of one chat. `state` must be folded up to this worker's own fence. `owner` is the id of the
     principal that owns the chat. `checkpoint_policy` holds the size of the log; without a policy the log counts as new.
     `profile_params` returns the defaults of the chat's profile. `before_end` completes the answers of a run that ends.
-    `clock_ahead_ms` says how far the store's clock, which deadlines use, is ahead of this machine's clock. All writers
-    of a process share an `append_group`. `kept_view` is a view of this state that was cached with it."""
+    `clock_ahead_ms` is the time by which the store's clock, which deadlines use, is ahead of this machine's clock. All
+    writers of a process share an `append_group`. `kept_view` is a view of this state that was cached with it."""
 
     def __init__(
         self,
@@ -102,10 +102,10 @@ class Writer:
         self.owner = owner
         self._new_id = new_id
         self._metrics = metrics
-        self._lock = asyncio.Lock()  # costs half of anyio's lock, in every append
+        self._lock = asyncio.Lock()  # costs half as much as anyio's lock, in every append
         self._buffer: deque[Item] = deque()
         self._buffer_bytes = 0
-        self._dirty = asyncio.Event()  # costs a fraction of anyio's event, as does the future below
+        self._dirty = asyncio.Event()  # costs a fraction of anyio's event, and so does the future below
         self._full: asyncio.Future[None] | None = None
         self._room = anyio.Event()
         self._changed = asyncio.Event()
@@ -117,7 +117,7 @@ class Writer:
         """Whether the store has this chat's meta, and text changes nothing but the log."""
 
     async def commit(self, write: Callable[[EntryBuilder], _T], consumed: tuple[InboxEntry, ...] = ()) -> _T:
-        """Append one entry: first what was passed to `offer` since the last append, then the events that `write` adds.
+        """Append one entry: first the items passed to `offer` since the last append, then the events that `write` adds.
         Returns the result of `write` after the entry is durable. `write` gets a builder with the current state, and
         must not wait.
 
@@ -139,7 +139,7 @@ class Writer:
         return result
 
     async def _append(self, request: AppendRequest, entry_id: EntryId, after: OwnerState, events_count: int) -> None:
-        """Append, and go on from the state `after` the entry. Raises Fenced."""
+        """Append the entry, and continue from the state `after` it. Raises Fenced."""
         loop = asyncio.get_running_loop()
         sent_at = loop.time()  # the pace uses the same clock
         try:
@@ -180,7 +180,7 @@ class Writer:
         appends."""
         last = self._buffer[-1] if self._buffer else None
         if isinstance(item, Relayed) and self._buffer_bytes >= BUFFER_MAX_BYTES:
-            return  # a picture of a browser; another one will follow
+            return  # a picture of a browser; another picture will follow
         if isinstance(item, AppendContent) and isinstance(last, AppendContent) and len(last.text) < PACE_BYTES:
             self._buffer[-1] = AppendContent(last.text + item.text)
             self._buffer_bytes += len(item.text.encode())
@@ -208,7 +208,7 @@ class Writer:
             await self._room.wait()
 
     async def flush_forever(self) -> None:
-        """Append what was offered, at the writer's pace, until cancelled. Raises Fenced."""
+        """Append the offered items at the writer's pace, until cancelled. Raises Fenced."""
         while True:
             if not self._dirty.is_set():
                 await self._dirty.wait()
@@ -216,7 +216,7 @@ class Writer:
             if self._buffer_bytes < PACE_BYTES and not self._append_group.is_near(due_at):
                 await self._gather(due_at)
             async with self._lock:
-                text = self._text_request()  # text alone, as in nearly all cases, is appended without a builder
+                text = self._text_request()  # nearly all entries have only text and need no builder
                 if text is not None and self._is_over:
                     raise Fenced
                 if text is not None:
@@ -225,7 +225,7 @@ class Writer:
                 await self.commit(lambda _: None)
 
     async def _gather(self, due_at: float) -> None:
-        """Wait until `due_at`, or until enough was offered."""
+        """Wait until `due_at`, or until enough text was offered."""
         self._full = full = asyncio.get_running_loop().create_future()
         self._append_group.wake_at(due_at, full)
         try:
@@ -266,7 +266,7 @@ class Writer:
             builder.say(StreamDelta(draft.message.message_id, ops))
 
     def _take_over(self, builder: EntryBuilder, request: AppendRequest, before: OwnerState) -> None:
-        """Tell what an entry has changed. `before` is the state before it."""
+        """Report the changes of an entry. `before` is the state before the entry."""
         after = self.state
         if after.draft is None and before.draft is not None:
             self._append_group.end(self)
@@ -274,7 +274,7 @@ class Writer:
             self._append_group.begin(self)
             self._last_append_at = -math.inf  # the first delta of an answer is appended at once
         if after.private is not before.private:
-            self._changed.set()  # wakes the callers that wait now
+            self._changed.set()  # this wakes the callers that wait now
             self._changed.clear()
         self._meta = request.meta or self._meta
         self._is_indexed = is_indexed(after)
@@ -311,7 +311,7 @@ class Writer:
         )
 
     def _request(self, builder: EntryBuilder, consumed: tuple[InboxEntry, ...]) -> Prepared:
-        """Return the append of what `builder` holds."""
+        """Return the append of the entry in `builder`."""
         return entry_append(
             self.state,
             self._entry_id,
@@ -324,7 +324,7 @@ class Writer:
         )
 
     def _text_request(self) -> Prepared | None:
-        """Take the buffer and return the append of its text, if it holds nothing but one text."""
+        """If the buffer holds only one text, take it and return its append."""
         item = self._buffer[0] if len(self._buffer) == 1 else None
         if not isinstance(item, AppendContent | AppendReasoning):
             return None
@@ -343,7 +343,7 @@ class Writer:
         return prepared
 
     def _empty_buffer(self) -> "deque[Item]":
-        """Return what was offered, and begin a new buffer."""
+        """Return the offered items, and begin a new buffer."""
         self._dirty.clear()
         items, self._buffer, self._buffer_bytes = self._buffer, deque(), 0
         self._room.set()
