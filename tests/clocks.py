@@ -1,7 +1,7 @@
 """Finds Python code that uses zero, or another constant, as a moment of a monotonic clock.
 
 A monotonic clock counts from the machine's boot, so "an hour before now" can be negative, and a "last time" that starts
-at 0 is in the recent past on a machine that has just started. "Never" is `None` or `-math.inf`.
+at 0 is in the recent past on a machine that has just started. Write `None` or `-math.inf` for "never".
 
 The search follows values inside one file. A moment is the result of a clock, a moment plus a duration, the earlier or
 later of two moments, and every variable or attribute that is assigned a moment somewhere in the file. A name that ends
@@ -20,7 +20,8 @@ CLOCKS = frozenset({"monotonic", "monotonic_ns", "perf_counter", "perf_counter_n
 MOMENT = re.compile(r"_(at|since|until)$")
 
 Name = tuple[ast.AST | None, str]
-"""The function or module of a variable; None for an attribute, which the whole file shares."""
+"""The function or module of a variable, and its name. The first is None for an attribute, because the whole file shares
+attributes."""
 
 Given = tuple[ast.AST, ast.expr]
 """A variable, attribute, parameter or keyword, and the value that is assigned to it."""
@@ -57,7 +58,7 @@ class _File:
             self._own(child, child if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else owner)
 
     def _name(self, node: ast.AST) -> Name | None:
-        if isinstance(node, ast.Subscript):  # the value type of a dictionary of moments, for any key
+        if isinstance(node, ast.Subscript):  # a dictionary of moments: all its values are moments, whatever the key
             return self._name(node.value)
         if isinstance(node, ast.Attribute):
             return None, node.attr
@@ -87,8 +88,8 @@ class _File:
         return self._name(node) in self._moments
 
     def _beside_moments(self) -> Iterator[ast.expr]:
-        """Return the expressions that are compared with a moment, or subtracted from a moment without being a
-        duration."""
+        """Return the expressions that are compared with a moment, and those that are subtracted from a moment and are
+        no durations."""
         for node in ast.walk(self._tree):
             sides = _sides(node)
             if any(map(self._is_moment, sides)):
@@ -155,8 +156,8 @@ def _numbers(node: ast.expr) -> list[float]:
 
 
 def _is_duration(node: ast.expr) -> bool:
-    """Return whether an expression is a number of seconds, judged by its name. Any other subtrahend may be an earlier
-    moment."""
+    """Return whether an expression is a number of seconds, judged by its name. Other expressions that are subtracted
+    may be earlier moments."""
     word = _last_word(node)
     return bool(_numbers(node)) or word.isupper() or word.endswith("seconds")
 

@@ -1,8 +1,8 @@
 """Settings of all tests: their event loop, longer deadlines on a busy machine, and the order of files.
 
-If files run side by side (`pytest -n 4 --dist loadfile`), the longest begin first, so that no process runs one of them
-alone at the end. Files of different folders are then mixed, so that files that need a processor (`browser`) run beside
-files that mostly wait (`faults`, `deploys`). In one process the order is pytest's own.
+If files run side by side (`pytest -n 4 --dist loadfile`), the longest files begin first, so that no process runs a long
+file alone at the end. Files of different folders are then mixed, so that files that need a processor (`browser`) run
+beside files that mostly wait (`faults`, `deploys`). In one process the order is pytest's own.
 """
 
 import time

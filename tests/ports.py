@@ -1,8 +1,8 @@
 """Ports that stay free until a server listens on them, for servers that cannot listen on port 0.
 
-They are below the range from which the kernel assigns ports, so none of the many other processes of a test run gets one
-by chance, not even between a server's death and its restart. They are drawn at random, so that test files side by side
-do not collide. Servers that can listen on port 0 must do so.
+The ports are below the range from which the kernel assigns ports, so no other process of a test run gets such a port by
+chance, not even between a server's death and its restart. The ports are drawn at random, so that test files side by
+side do not collide. Servers that can listen on port 0 must do so.
 """
 
 import random
@@ -13,7 +13,7 @@ __all__ = ["free_port", "free_ports"]
 
 FIRST_PORT = 10_000
 USUAL_END = 32_768
-"""The beginning of the kernel's own range on Linux; elsewhere it is higher."""
+"""The beginning of the kernel's own range of ports on Linux; on other systems the range begins higher."""
 
 TRIES = 1_000
 _random = random.SystemRandom()
@@ -40,7 +40,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _end() -> int:
-    """Return the first port that the kernel assigns by itself; the usual one if that leaves no room below."""
+    """Return the first port that the kernel assigns by itself, or `USUAL_END` if too few ports are below that port."""
     try:
         begins = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:

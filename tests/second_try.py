@@ -1,9 +1,9 @@
 """Runs pytest, and repeats failed tests alone: `python -m tests.second_try PYTEST-ARGUMENTS…`.
 
-A test that passes only at its second attempt has a defect, or shows one of the product, since it depends on other load
-of the machine. It is named in the last lines. One such test does not fail the run, so that a rare failure does not
-block other work. Two such tests fail the run, and so does a test that fails twice. If more than three tests fail, none
-of them is repeated.
+A test that passes only at its second attempt depends on other load of the machine, so the test or the product has a
+defect. The last lines of the output name such a test. One such test does not fail the run, so that a rare failure does
+not block other work. Two such tests fail the run, and so does a test that fails twice. If more than three tests fail,
+no test is repeated.
 """
 
 import json
@@ -14,10 +14,10 @@ from pathlib import Path
 __all__ = ["FORGIVEN_COUNT", "TRIED_AGAIN_COUNT", "main"]
 
 TRIED_AGAIN_COUNT = 3
-"""Maximum failures of one run that are repeated."""
+"""Maximum number of failed tests of one run; if more tests fail, no test is repeated."""
 
 FORGIVEN_COUNT = 1
-"""Maximum tests that may pass only at their second attempt."""
+"""Maximum number of tests that may pass only at their second attempt."""
 
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
 """Written by pytest's cache plugin: a JSON object whose keys are the ids of the tests that failed."""
@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
     """Returns the exit status. Reads and writes pytest's cache in the working directory."""
     FAILED.unlink(missing_ok=True)
     status = _pytest(arguments)
-    if status == 0 or not FAILED.is_file():  # without failed tests, pytest itself could not continue
+    if status == 0 or not FAILED.is_file():  # if pytest failed without a failed test, its own run broke off
         return status
     failed = _failed()
     if len(failed) > TRIED_AGAIN_COUNT:
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
         return status
     print(f"{len(failed)} failed, and run once more, alone", flush=True)
     again = _pytest(["--last-failed", "--last-failed-no-failures", "none"])
-    passed = sorted(failed - _failed()) if again in (0, 1) else []  # otherwise pytest could not continue
+    passed = sorted(failed - _failed()) if again in (0, 1) else []  # with another status, its own run broke off
     for test in passed:
         print(f"DEFECT: {test} passes only at its second try")
     if len(passed) > FORGIVEN_COUNT:

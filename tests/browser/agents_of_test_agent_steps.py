@@ -1,5 +1,5 @@
-"""Durable agents for `test_agent_steps.py`, and a tool that needs an approval. A message to an agent is a directory, in
-which the test creates a file when a step of the agent may end."""
+"""Durable agents for `test_agent_steps.py`, and a tool that needs an approval. A message to an agent names a directory;
+the test creates a file in this directory when a step of the agent may end."""
 
 import asyncio
 import contextlib

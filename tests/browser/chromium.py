@@ -1,7 +1,7 @@
 """Starts a real Chromium for playwright: Debian's if it is installed, or else playwright's own.
 
-It shows only pages of the tests, so it runs without its sandbox, which containers do not allow. `bench.page` starts it
-the same way as the tests do.
+Chromium shows only pages of the tests, so it runs without its sandbox, which containers do not allow. `bench.page`
+starts it the same way as the tests do.
 """
 
 import shutil
@@ -38,7 +38,7 @@ def launched_chromium(has_scroll_bars: bool = False) -> Iterator[Browser]:
 
 
 def launch(kind: BrowserType, *, without: Sequence[str] = ()) -> Browser:
-    """Start another Chromium; `without` are default arguments of playwright that are left out. Raises LookupError."""
+    """Start another Chromium, without the default arguments of playwright in `without`. Raises LookupError."""
     found = shutil.which("chromium") or kind.executable_path
     if not Path(found).is_file():
         raise LookupError("there is no Chromium; `apt-get install chromium` brings one")

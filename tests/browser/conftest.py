@@ -1,4 +1,4 @@
-"""The browser, the server and the people of these tests; without a Chromium or a built page they are skipped.
+"""The browser, the server and the people of these tests; without a Chromium or a built page the tests are skipped.
 
 Each test file has one server, configured by its `CONFIG` (TOML) and `APP` (a Python file of tools), so its tests use
 separate chats. Each file also has its own browser, because playwright keeps an event loop in this thread while it runs,
@@ -93,7 +93,7 @@ def chat_id() -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Remember a failure until the fixtures are torn down, which then store pictures."""
+    """Remember that a test failed; its fixtures store pictures when they are torn down."""
     report: pytest.TestReport = yield  # type: ignore[assignment] # a wrapper is sent the result
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report  # type: ignore[return-value] # and gives it on

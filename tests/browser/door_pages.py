@@ -63,7 +63,7 @@ def texts(page: Page) -> list[str]:
 
 
 def agree(page: Page, settled: Page) -> None:
-    """Wait until a page looks as it does at rest."""
+    """Wait until a page shows the same messages as the page `settled`."""
     expect(page.get_by_role("listitem")).to_have_text(texts(settled), use_inner_text=True)
 
 

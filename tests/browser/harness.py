@@ -188,14 +188,13 @@ class People:
         return found
 
     def requests(self, person: str = "ann") -> list[str]:
-        """Return a list to which the address of each later request of a person's tabs is added."""
+        """Record the requests of a person's tabs from now on; returns the list of their addresses, which grows."""
         found: list[str] = []
         self.profile(person).on("request", lambda request: found.append(request.url))
         return found
 
     def expect_complaint(self, pattern: str) -> None:
-        """From here on an error that matches `pattern` does not fail the test, such as `net::ERR_` while a server is
-        down."""
+        """Let errors that match `pattern` not fail the test, such as `net::ERR_` while a server is down."""
         self._expected.append(re.compile(pattern))
         self.complaints = [said for said in self.complaints if not re.search(pattern, said)]
 
@@ -215,8 +214,8 @@ class People:
     ) -> None:
         """Store pictures of the page in light, in dark and on a phone: `NAME-light`, `NAME-dark`, `NAME-phone`.
 
-        `at` is scrolled to in each. `ready` waits for what is drawn again for each, such as diagrams. Afterwards the
-        page has the size and the colours that it had.
+        Before each picture, `ready` waits for the elements that are drawn again, such as diagrams, and the page is
+        scrolled to `at`. Afterwards the page has its former size and colours.
         """
         size, is_dark = page.viewport_size, page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
         assert size is not None

@@ -14,7 +14,7 @@ from tests.torture.proxy import Proxy
 __all__ = ["Line", "opened_line"]
 
 FOR_EVER_SECONDS = 3_600.0
-"""This state lasts until the test changes it."""
+"""Duration of a cut or a silence, longer than any test: the test ends both itself."""
 
 
 class Line:

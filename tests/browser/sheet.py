@@ -1,10 +1,10 @@
 """Makes a sheet of pictures that shows each promise of the page and names the test that checks it.
 
-`POINTS` names for each point the tests that check it and the pictures that they store in `build/screens`, each in
-light, in dark and on a phone: `NAME-light.png`, `NAME-dark.png`, `NAME-phone.png` (`LOOKS`). A picture
-`NAME-before.png`, made by hand from an older page, is shown beside these pictures. `python -m tests.browser.sheet`
-writes `sheet.html` and, where there is a Chromium, one `sheet-GROUP.png` for each group, and names the pictures that
-are missing; it then exits with 1.
+For each point, `POINTS` names the tests that check the point, and the pictures that these tests store in
+`build/screens`, each in light, in dark and on a phone: `NAME-light.png`, `NAME-dark.png`, `NAME-phone.png` (`LOOKS`). A
+picture `NAME-before.png`, made by hand from an older page, is shown beside these pictures. `python -m
+tests.browser.sheet` writes `sheet.html` and, where there is a Chromium, one `sheet-GROUP.png` for each group, and
+prints the names of missing pictures. If a picture is missing, it exits with 1.
 """
 
 import sys

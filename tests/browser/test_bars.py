@@ -54,7 +54,7 @@ SHIFTS = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(() 
 
 
 def shifted(page: Page) -> float:
-    """The layout shift since the page is watched, as defined by https://wicg.github.io/layout-instability/."""
+    """Return the layout shift since the recording began, as defined by https://wicg.github.io/layout-instability/."""
     shifts: list[dict[str, object]] = page.evaluate(SHIFTS)
     total = sum(float(str(each["value"])) for each in shifts)
     print(f"layout shift: {total:.4f}", json.dumps(shifts, indent=1))

@@ -1,4 +1,4 @@
-"""The page's question about a tool of an MCP server that has changed since a person always allowed it."""
+"""The page's question about a tool of an MCP server that has changed since a person allowed the tool for ever."""
 
 import json
 import re

@@ -198,7 +198,8 @@ def test_a_hostile_diagram_runs_fetches_and_changes_nothing(open_page: People, s
     given(server, chat_id, "\n".join(fenced(each) for each in HOSTILE) + "\nThe end.")
     page = open_page(f"/c/{chat_id}")
     expect(answer(page).locator("[aria-busy=true]")).to_have_count(0, timeout=2 * SCREEN_MS)
-    # Up to here the Content Security Policy has refused nothing. It refuses the requests that this test makes below.
+    # Up to here the Content Security Policy has refused nothing. The policy refuses the requests that this test makes
+    # below.
     assert open_page.complaints == []
     open_page.expect_complaint("Content Security Policy|sandboxed")
     frame = page.locator("iframe")

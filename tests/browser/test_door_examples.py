@@ -17,7 +17,7 @@ PACKAGES = {"ai-sdk": "@ai-sdk/react", "ag-ui": "@ag-ui/client"}
 def test_two_tabs_a_reload_an_approval_and_stop(
     browser: Browser, tmp_path: Path, name: str, query: str, *, follows: bool
 ) -> None:
-    """`follows`: a tab shows messages of other tabs at once; otherwise it shows them only after a reload."""
+    """If `follows`, a tab shows messages of other tabs at once; otherwise the tab shows them only after a reload."""
 
     def catch_up(page: Page) -> None:
         if not follows:

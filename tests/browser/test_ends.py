@@ -35,7 +35,7 @@ def standing(page: Page, said: str) -> None:
 def test_a_silent_line_is_not_called_live_and_says_for_how_long(
     open_page: People, server: Harness, line: Line, chat_id: str, place: str
 ) -> None:
-    open_page.profile().add_init_script("delete window.SharedWorker")  # because a test cannot advance its clock
+    open_page.profile().add_init_script("delete window.SharedWorker")  # because a test cannot advance a worker's clock
     open_page.profile().clock.install()
     page = open_page(f"/c/{chat_id}" if place == "chat" else "/", url=line.url)
     if place == "chat":
@@ -75,7 +75,7 @@ AWAY_SECONDS = 600
 def test_try_now_tries_without_waiting_any_longer(open_page: People, chat_id: str, place: str) -> None:
     open_page.expect_complaint("status of 503")
     profile = open_page.profile()
-    profile.add_init_script("delete window.SharedWorker")  # because playwright does not see its requests
+    profile.add_init_script("delete window.SharedWorker")  # because playwright does not see a worker's requests
     busy = {"status": 503, "headers": {"Retry-After": str(AWAY_SECONDS)}, "body": '{"detail":"much to do"}'}
     streams = re.compile(r"/v1/chats/(subscribe|feed)")
     profile.route(streams, lambda route: route.fulfill(**busy))

@@ -52,7 +52,7 @@ def example(
 def open_page(request: pytest.FixtureRequest, browser: Browser, example: Example) -> Iterator[People]:
     with closing(People(browser, example.url, re.sub(r"\W+", "-", request.node.name)[:80])) as people:
         if example.name == "help":
-            people.expect_complaint("status of 401")  # before the link has signed in a person
+            people.expect_complaint("status of 401")  # requests fail until the link has signed a person in
         yield people
         assert not people.complaints, "\n".join(people.complaints)
 
@@ -94,7 +94,7 @@ def test_coding_works_from_its_start_screen(open_page: People, example: Example)
 
     begin(page, "Run a command")  # a person is asked, and changes the command
     page.get_by_role("button", name="Allow", exact=True).click()
-    expect(answer(page).locator("pre")).to_contain_text("exit code 0")  # as code, not as prose
+    expect(answer(page).locator("pre")).to_contain_text("exit code 0")  # shown as code, not as prose
 
     begin(page, "Mend it")  # the editor changes the file; the tests continue, and their end wakes the chat
     expect(said(page, "The tests have completed.")).to_be_visible()
@@ -102,7 +102,7 @@ def test_coding_works_from_its_start_screen(open_page: People, example: Example)
     begin(page, "Mend it")  # there is nothing to change, and the page reports no change
     expect(answer(page)).to_contain_text("occurs 0 times in prices.py")
 
-    begin(page, "Ask a reviewer")  # a chat below this one
+    begin(page, "Ask a reviewer")  # the reviewer works in a sub-chat
     expect(answer(page)).to_contain_text("The reviewer says: prices.py:4: def with_discount")
 
     begin(page, "Have it reviewed meanwhile")

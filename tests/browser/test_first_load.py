@@ -1,4 +1,4 @@
-"""The page loads only the files that `tests/web/sizes.py` counts until an open chat is painted."""
+"""Until an open chat is painted, the page loads only the files that `tests/web/sizes.py` counts."""
 
 import re
 

@@ -22,7 +22,7 @@ SILENCE_MS = 45_000
 
 @pytest.fixture
 def line(server: Harness, open_page: People) -> Iterator[Line]:
-    open_page.expect_complaint("net::ERR_")  # for every request during a fault, even at the end of the fixture
+    open_page.expect_complaint("net::ERR_")  # any request during a fault reports this error, also at the end
     with opened_line(server.url) as line:
         yield line
 
@@ -55,7 +55,7 @@ def test_a_laptop_that_was_offline_while_the_answer_went_on_shows_all_of_it(
 def test_a_line_that_fell_silent_is_given_up_after_three_quarters_of_a_minute(
     open_page: People, server: Harness, line: Line, chat_id: str
 ) -> None:
-    open_page.profile().add_init_script("delete window.SharedWorker")  # because a test cannot advance its clock
+    open_page.profile().add_init_script("delete window.SharedWorker")  # because a test cannot advance a worker's clock
     open_page.profile().clock.install()
     page = open_page(f"/c/{chat_id}", url=line.url)
     say(page, "Write")
@@ -71,7 +71,7 @@ def test_a_line_that_fell_silent_is_given_up_after_three_quarters_of_a_minute(
 def test_a_server_killed_in_mid_answer_and_started_again_goes_on_in_every_tab(
     open_page: People, server: Harness, chat_id: str
 ) -> None:
-    open_page.expect_complaint("net::ERR_|503")  # as a server answers until its store is ready
+    open_page.expect_complaint("net::ERR_|503")  # a server answers 503 until its store is ready
     pages = [open_page(f"/c/{chat_id}") for _ in range(2)]
     server.message(chat_id, "Write", params={"model": "demo/essay?words=240&rate=60"})
     for page in pages:

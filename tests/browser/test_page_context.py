@@ -167,7 +167,7 @@ def test_an_address_that_names_no_place_says_so_and_nothing_is_sent(
     assert last_context(server, newest_chat(server)) is None
 
 
-# The page around this one.
+# The page that embeds the chat's page.
 
 
 def test_a_page_of_a_named_origin_frames_the_chat_and_its_newest_context_goes_with_each_message(

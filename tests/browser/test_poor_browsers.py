@@ -17,7 +17,7 @@ BLOCKED = """
 for (const name of ["localStorage", "sessionStorage", "indexedDB"])
     Object.defineProperty(window, name, { get() { throw new DOMException("Access is denied", "SecurityError"); } });
 """
-"""Chromium does this where cookies are blocked for a site."""
+"""Chromium raises this error where cookies are blocked for a site."""
 
 FULL = """
 Storage.prototype.setItem = () => { throw new DOMException("The quota has been exceeded.", "QuotaExceededError"); };
@@ -40,7 +40,7 @@ def is_live(page: Page) -> None:
 
 
 def streams(people: People) -> list[str]:
-    """Return a list to which each stream that ann's tabs open is added."""
+    """Record the streams that ann's tabs open from now on; returns the list of their addresses, which grows."""
     opened: list[str] = []
     people.profile().on("request", lambda request: opened.append(request.url) if "subscribe?" in request.url else None)
     return opened
@@ -240,7 +240,7 @@ def test_a_page_that_comes_back_from_the_cache_of_the_way_back_goes_on(
             page.go_back(wait_until="commit")  # nothing is loaded, so no more events are shown
             answered(page, count)
             if page.evaluate("window.wasPutAside"):
-                break  # Chromium decides which pages it keeps, and loads others anew when the machine is busy
+                break  # Chromium decides which pages it keeps, and reloads other pages when the machine is busy
         else:
             raise AssertionError("Chromium put the page aside in none of five attempts")
         shows(page, server.texts(chat_id))

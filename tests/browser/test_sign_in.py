@@ -53,7 +53,7 @@ def is_in(page: Page, name: str, standing: str = "live") -> None:
 
 
 def kept(page: Page) -> str:
-    """Return everything that the browser stores for this address, except data that belongs to no person."""
+    """Return the browser's local storage for this address; other stored data belongs to no person."""
     text: str = page.evaluate("JSON.stringify(Object.entries(localStorage))")
     return text
 
@@ -143,7 +143,8 @@ def test_a_link_of_who_is_signed_in_neither_covers_the_page_nor_loads_it_again(o
 
 @pytest.mark.row("AUTH-1")
 def test_a_link_for_somebody_else_changes_nothing_before_it_is_confirmed(open_page: People, server: Harness) -> None:
-    """Any page can open such a link, and Bob could then read what Ann writes next."""
+    """Any page can open a link with bob's token. If the link signed bob in at once, bob could read what ann writes
+    next."""
     page = open_page(f"/#token={token('ann')}")
     is_in(page, "ann")
     cookies = page.context.cookies()
@@ -272,7 +273,7 @@ def test_sign_out_asks_before_unsent_messages_go_and_without_a_server_is_complet
     assert not [each for each in ("ann", "Not sent yet") if each in kept(page)]
     assert page.context.cookies(), "only the server can remove it"
     for tab in (page, other) if way == "reloads" else ():
-        tab.goto("about:blank")  # no page is open that could request it from the server again
+        tab.goto("about:blank")  # no open page can ask the server again to remove the cookie
     page.context.set_offline(False)
     for tab in (page, other):
         if way == "reloads":
@@ -294,7 +295,7 @@ def test_pictures_are_shown_to_who_is_signed_in_and_to_nobody_else(open_page: Pe
     page.get_by_label("Files to attach").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": PNG})
     expect(page.get_by_role("button", name="Remove a.png")).to_be_visible()
     ask(page, "Look at this")
-    page.reload()  # so that the data comes from the server
+    page.reload()  # so that the picture comes from the server
     shown = messages(page).nth(0).locator("img")
     expect(shown).to_be_visible()
     wait_until(lambda: shown.evaluate("image => image.naturalWidth > 0"), "a picture")

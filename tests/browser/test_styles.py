@@ -1,7 +1,7 @@
 """Parts of the page that are loaded later do not change the look of elements that are already shown.
 
-`tests/unit/test_page_styles.py` checks that the sources use CSS Modules. Here every script and style sheet that the
-built page can load later is loaded beside an answer, and each element's box and computed styles are compared.
+`tests/unit/test_page_styles.py` checks that the sources use CSS Modules. The tests of this file load, beside an answer,
+every script and style sheet that the built page can load later, and compare each element's box and computed styles.
 """
 
 import re

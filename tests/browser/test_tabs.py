@@ -1,4 +1,5 @@
-"""Many tabs with one chat are equal, also a tab that opens or reloads during an answer, and without a SharedWorker."""
+"""All tabs of one chat show the same, also a tab that opens or reloads during an answer, and also without a
+SharedWorker."""
 
 from urllib.parse import urlsplit
 

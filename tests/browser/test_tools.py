@@ -1,7 +1,7 @@
 """Tools in the page: cards with their state, questions that any tab may answer, previews, and suggestions.
 
-The model is `demo/tools`, which makes the calls in the user's message; for suggestions it is a script. Both models run
-on a real server, and the tests check the decisions on the server, not in the page.
+The model is `demo/tools`, which makes the calls in the user's message; for suggestions the model is a script. Both
+models run on a real server, and the tests check the decisions on the server, not in the page.
 """
 
 import json

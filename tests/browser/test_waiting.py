@@ -1,5 +1,5 @@
-"""Waiting messages: their buttons are always visible, they can be sent next or stop the answer, and unsent messages can
-be taken back."""
+"""Waiting messages: their buttons are always visible, a waiting message can be sent next or stop the answer, and unsent
+messages can be taken back."""
 
 from collections.abc import Iterator
 
@@ -242,7 +242,7 @@ def test_held_messages_are_taken_back_or_written_anew_without_a_line(
     expect(queue(page)).to_have_count(4)
     open_page.shoot_looks(page, "held-offline")
     queue(page).filter(has_text="third").get_by_role("button", name="Cancel").click()
-    expect(queue(page)).to_have_count(3)  # the message was never posted, so it is gone
+    expect(queue(page)).to_have_count(3)  # the message was never posted, so it disappears
     queue(page).filter(has_text="second").get_by_role("button", name="Edit").click()
     expect(box(page)).to_have_value("second")
     expect(queue(page)).to_have_count(2)

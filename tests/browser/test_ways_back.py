@@ -69,7 +69,7 @@ def test_a_retry_of_an_older_failure_that_fails_leads_back_to_what_followed(
     way(cause(other), "Show the messages that followed").click()
     for tab in (page, other):
         shows(tab, ["Why is the sea salty?", "And now?", "The key is new."])
-        expect(cause(tab)).to_have_count(1)  # the failure of the first question, which has no answer
+        expect(cause(tab)).to_have_count(1)  # the first question failed and has no answer
         expect(tab.get_by_role("button", name="Show the ")).to_have_count(0)
 
 

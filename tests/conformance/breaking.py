@@ -175,7 +175,8 @@ def lost(kind: str) -> EventChange:
 
 
 def twice(kind: str, *, renumbered: bool = False) -> EventChange:
-    """Sends events of a type twice. `renumbered`: with a new number, so that `seq` stays correct."""
+    """Sends events of a type twice. If `renumbered`, the second copy and all later events get the next numbers, so that
+    `seq` stays correct."""
     more: dict[object, int] = {}
 
     def change(event: Json, event_id: str | None) -> Iterable[tuple[Json, str | None]]:

@@ -2,8 +2,8 @@
 `--app`.
 
 `echo` answers like `demo/echo`. The agent `player` plays the demo model that the chat's parameter `model` names, with
-its options: one of `PLAYED`. It cannot play `demo/tools`, because each call of a durable agent has a separate assistant
-message, nor `demo/error`, because a failure of an agent's code has another error code than a model's failure.
+its options: one of `PLAYED`. The agent cannot play `demo/tools`, because each call of a durable agent has a separate
+assistant message, nor `demo/error`, because a failure of an agent's code has another error code than a model's failure.
 """
 
 from collections.abc import AsyncIterator

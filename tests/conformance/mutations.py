@@ -1,12 +1,12 @@
 """Shows that the conformance kit notices errors: each mutation changes the answers of a real server, and a transcript
 must fail.
 
-    python -m tests.conformance.mutations                 all of them, and a table of which transcripts noticed
-    python -m tests.conformance.mutations no-ids feed-*   these alone
+`python -m tests.conformance.mutations` judges all mutations, and prints which transcripts noticed each of them. With
+names such as `no-ids feed-*`, it judges only the named mutations.
 
-For each mutation, the transcripts that it names are played first; the others are played only if none of these fails. A
-transcript counts only when it passes through the same proxy without a mutation. The exit code is 1 if no transcript
-noticed a mutation, or a mutation changed nothing.
+For each mutation, the transcripts that it names are played first; the others are played only if none of these fails.
+The failure of a transcript is counted only if the transcript passes through the same proxy without a mutation. The exit
+code is 1 if some mutation changed nothing, or was noticed by no transcript.
 """
 
 import random
@@ -57,8 +57,8 @@ FIXED_SEED = "0"
 
 @dataclass
 class Noticed:
-    """The result of one mutation: maps each transcript that noticed to its first reason. `was_met`: the mutation has
-    changed an answer or a request."""
+    """The result of one mutation: `by` maps each transcript that noticed the mutation to the transcript's first reason;
+    `was_met` is set if the mutation has changed an answer or a request."""
 
     by: dict[str, str] = field(default_factory=dict)
     was_met: bool = False

@@ -1,8 +1,8 @@
 """An HTTP proxy on loopback, in front of a real server, that breaks one rule in the server's answers.
 
-It reads requests and answers as HTTP/1.1, lets a `Mutation` change them, and passes them on. Answers other than event
-streams are read whole. An event stream is passed on in units: a block up to its blank line, or a comment or `retry`
-line by itself, as soon as it is complete. Data that a mutation does not change is passed on byte by byte.
+The proxy reads requests and answers as HTTP/1.1, lets a `Mutation` change them, and passes them on. Answers other than
+event streams are read whole. An event stream is passed on in units: a block up to its blank line, or a comment or
+`retry` line by itself, as soon as it is complete. Data that a mutation does not change is passed on byte by byte.
 """
 
 import asyncio
@@ -51,13 +51,13 @@ class Answer:
 
 
 UnitChange = Callable[[bytes], Iterable[bytes]]
-"""Maps a unit of a stream to the units that are passed on instead. Each stream has its own function, which may have a
-state."""
+"""Maps a unit of a stream to the units that are passed on instead. Each stream has its own function, which may keep
+state between units."""
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """One error of a server, described by `sentence`. `hints`: the transcripts that are played first.
+    """One error of a server, described by `sentence`. `hints` names the transcripts that are played first.
 
     Each of the three changes is optional. `request` and `answer` change their last argument in place. `unit` returns
     the change of a stream, or None.
@@ -74,8 +74,8 @@ class Mutation:
 
 @dataclass
 class Proxy:
-    """The proxy. `changes_count`: the number of changes that the mutation has made; without any change, a result shows
-    nothing."""
+    """The proxy. `changes_count` is the number of changes that the mutation has made; if it is 0, the result of a
+    transcript proves nothing."""
 
     port: int
     mutation: Mutation | None

@@ -1,7 +1,7 @@
 """Turns the process that loads this file by `--app` into one of a later version, which writes the next format.
 
-Only the number of its format is newer. An older version must not read newer data at all (decision 0005), so other
-differences do not matter. The number is patched where it is used, before the process has opened anything.
+Only the format number is newer. An older version must not read newer data at all (decision 0005), so other differences
+do not matter. The number is patched in the modules that use it, before the process opens anything.
 """
 
 import threadcast.actor.append_request

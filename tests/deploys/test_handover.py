@@ -1,10 +1,11 @@
 """A worker that receives SIGTERM hands its chats over within a second, even while runs are open; readers notice
 nothing.
 
-The owner gets SIGTERM in the middle of an answer, of tools, of waiting, of processes and sub-chats; another worker is
-ready to take over. A reader that stayed connected must have received one snapshot and events without a gap (its
-`Watcher` refuses gaps), and the text of an undisturbed run. Between the last event of the old owner and the first event
-of the new owner at most one second may pass (DESIGN §4.6). Settings are the defaults unless a test changes them.
+The owner gets SIGTERM in the middle of an answer, while tools, processes or sub-chats run, or while the chat waits;
+another worker is ready to take over. A reader that stayed connected must have received one snapshot and events without
+a gap (its `Watcher` refuses gaps), and its text must equal the text of an undisturbed run. Between the last event of
+the old owner and the first event of the new owner at most one second may pass (DESIGN §4.6). Settings are the defaults
+unless a test changes them.
 """
 
 import json
@@ -26,14 +27,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(6)]
 
 TOOLS = Path(__file__).with_name("deploy_tools.py")
 ESSAY = "demo/essay?words=5000"
-"""At forty words a second the answer takes two minutes, in which a worker starts on any machine; a test aborts the
-answer when it has finished."""
+"""At forty words a second the answer takes two minutes, which is long enough for a worker to start on any machine; a
+test aborts the answer at its end."""
 HANDOVER_SECONDS = 1.0
 """Maximum seconds between two events of a reader during a handover (DESIGN §4.6)."""
 
 
 class Race:
-    """A web process and the worker that owns all chats; a worker that takes over owns the chats of the next test."""
+    """A web process and the worker that owns all chats; the worker that takes over is the owner in the next test."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -204,8 +205,8 @@ async def test_an_approval_that_waits_holds_nobody_up_and_is_decided_at_the_next
 async def test_processes_end_with_their_worker_and_the_chat_is_elsewhere_within_the_second(
     race: Race, chat_id: str
 ) -> None:
-    """A process that ignores SIGTERM ends too, while a tool uses all of its time: the supervisor waits for both at the
-    same time."""
+    """A child process that ignores SIGTERM is ended too, although a tool uses the whole time limit: the supervisor
+    waits for both at the same time."""
     chat = TimedWatcher(chat_id)
     stubborn = call("run_process", command="trap '' TERM; while :; do sleep 0.05; done")
     async with watching(race.url, chat_id, watcher=chat):

@@ -178,7 +178,7 @@ async def test_ctrl_c_ends_all_of_them_politely(fleet: Fleet) -> None:
     web, _ = await several(fleet, processes=2)
     async with watching_many(web.url, ["c1"]) as reader:
         await reader.until(lambda w: "c1" in w.chats)
-        os.killpg(web.pid, signal.SIGINT)  # as a terminal does, which signals every process in its foreground
+        os.killpg(web.pid, signal.SIGINT)  # a terminal, too, signals every process in its foreground
         assert await web.ended() == 0
         await reader.until(lambda w: w.has_ended)
         assert reader.has_goodbye, "it was told when to come back"
@@ -221,7 +221,7 @@ async def test_none_outlives_a_supervisor_that_is_killed(fleet: Fleet) -> None:
 
 
 async def test_a_closed_terminal_stops_all(fleet: Fleet, tmp_path: Path) -> None:
-    """A terminal that closes sends SIGHUP too, and does not ask for new processes."""
+    """A terminal that closes sends SIGHUP, which in this case must stop the server and not replace its processes."""
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "threadcast.cli", "web", "--port", "0", "--processes", "2"]
     with (tmp_path / "log").open("wb") as log:

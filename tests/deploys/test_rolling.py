@@ -1,4 +1,4 @@
-"""A rolling deploy under load: every web process and every worker replaced, one after another, while people talk.
+"""A rolling deploy under load: every web process and every worker is replaced, one after another, while people talk.
 
 Each reader keeps one stream at one web process. When the server closes the stream, the reader waits for the requested
 time and resumes at the next process with its last id, as EventSource does behind a balancer. No event may be lost,

@@ -3,8 +3,8 @@ version wrote.
 
 The newer version is a real process whose format number is one higher (`newer_app.py`). An old worker that claims such a
 chat hands it back after a second, until a new worker has it; an old web process ends its streams with a time to
-reconnect, and answers 503; a new one serves all chats. After a downgrade, only the chats that the new version wrote
-wait for that version.
+reconnect, and answers 503; a new web process serves all chats. After a downgrade, only the chats that the new version
+wrote wait for that version.
 """
 
 from pathlib import Path
@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(20)]
 NEWER = Path(__file__).with_name("newer_app.py")
 ECHO = "demo/echo?rate=0"
 ESSAY = "demo/essay?words=5000"
-"""The answer takes two minutes at forty words a second, in which a worker starts on any machine; the test ends the
-answer earlier."""
+"""At forty words a second the answer takes two minutes, which is long enough for a worker to start on any machine; the
+test ends the answer earlier."""
 CHATS = 6
 
 

@@ -92,7 +92,8 @@ async def test_200_readers_are_told_to_come_back_at_200_different_times(fleet: F
 
 
 async def test_a_post_that_waits_for_its_outcome_is_answered_with_what_is_known(fleet: Fleet) -> None:
-    """Without a worker there is no outcome: the command stays in the inbox, and its sender gets an answer at once."""
+    """Without a worker the command has no outcome and stays in the inbox; when the web process stops, the sender gets
+    an answer at once."""
     web = await fleet.add_web()
     line = await connect(web)
     body = b'{"type":"user_message","client_request_id":"a","content":"hello"}'

@@ -1,6 +1,6 @@
 """All doors on one chat, each with its published client: the chat begins through one door, is watched through a second,
-decided through a third, and continued through two more. In the end each client shows the content of the chat's
-snapshot."""
+its call is approved through a third, and it is continued through two more. In the end each client shows the content of
+the chat's snapshot."""
 
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ async def test_one_chat_through_all_doors(tmp_path: Path) -> None:
         assert [text for role, text in own if role == "user"][1:] == ["more", "last"]
         assert ("tool", "42") in own
 
-        # the first client waits for its own answer to the interrupt
+        # the first AG-UI client still waits for its own answer to the interrupt, so another client reads the chat
         async with opened_agent(server.url, CHAT) as other:
             assert await other.run() is None
             shown = await other.shown()

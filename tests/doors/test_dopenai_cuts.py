@@ -1,4 +1,4 @@
-"""Answers of Chat Completions whose connection is cut, whose worker dies, or which wait for a person."""
+"""Answers of Chat Completions when the connection is cut, the worker dies, or the answer waits for a person."""
 
 from pathlib import Path
 from typing import Any

@@ -139,7 +139,7 @@ def test_a_history_is_known_by_its_turns(texts: list[str], length: int, trims: b
     relation = relation_of(turns_of_request(history_of(given_texts)), path)
     if length >= len(texts):
         assert relation == "same"
-    else:  # the next turn is a user's turn, which the request replaces, or the history is cut at an unusual place
+    else:  # the request replaces the next turn, a user's; or the history is cut at an unusual place
         assert relation == ("earlier" if given_texts and length % 2 == 0 else "other")
     changed = [*given_texts[:-1], given_texts[-1] + "!"] if given_texts else ["!"] * (len(texts) + 1)
     assert relation_of(turns_of_request(history_of(changed)), path) == "other"

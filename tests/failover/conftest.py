@@ -1,4 +1,5 @@
-"""A primary and its replica, of the server that a test names, at an address that can move."""
+"""A primary and its replica, of the kind of server that a test names, behind an address that a test can move to the
+replica."""
 
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ QUICK = (
 
 @pytest.fixture
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Pair]:
-    """Two servers of the embedded kind, or of the kind that the parameter names."""
+    """A primary and its replica: servers of the embedded kind, or of the kind that the parameter names."""
     program = BINARIES[getattr(request, "param", "valkey")]
     if program is None:
         pytest.skip("redis-server (7.0 or newer) is not on the PATH")

@@ -14,11 +14,11 @@ from tests.support.store import POLL_SECONDS, StoreServer
 __all__ = ["Gate", "Pair", "gate"]
 
 DEADLINE_SECONDS = 30.0
-"""Seconds until a replica has caught up, which takes a second or two on a busy machine."""
+"""Maximum seconds until a replica has caught up; it takes a second or two on a busy machine."""
 
 
 class Gate:
-    """An address in front of a server, like a host name or a virtual address. It works in one event loop.
+    """An address in front of a server, like a host name or a virtual address. A gate works in one event loop.
 
     After `point_at`, new connections reach the new server and existing connections remain, as with a host name. After
     `hold`, no bytes pass in either direction; bytes that arrive meanwhile are lost if the gate is cut.

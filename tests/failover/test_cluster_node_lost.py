@@ -1,7 +1,7 @@
-"""A node of a Cluster is killed or stops answering during many answers, and a replica that missed its last writes
-follows.
+"""A node of a Cluster is killed or stops answering during many answers, and a replica that missed the node's last
+writes replaces it.
 
-Commands that were accepted but not yet copied are lost with the node: Redis promises no more (DESIGN §14). Threadcast
+Commands that the node accepted but had not yet copied are lost with it: Redis promises no more (DESIGN §14). Threadcast
 promises that clients learn of the loss, so that they send these commands again, and that every command then takes
 effect once. The figures are printed: `pytest -s tests/failover/test_cluster_node_lost.py`.
 """
@@ -33,7 +33,7 @@ ESSAY = {"model": "demo/essay?words=160&rate=40"}
 
 CHATS_A_NODE = 4
 NOTICED_SECONDS = 2.0
-"""Maximum seconds from a replica's promotion until readers of its chats are told (the promise that this file
+"""Maximum seconds from a replica's promotion until readers of its chats learn of the loss (the promise that this file
 measures)."""
 
 STILL_SECONDS = 2.0
@@ -68,8 +68,8 @@ def rests_with(watcher: Watcher, lines: list[str]) -> bool:
 
 
 def heard_the_second(watcher: Watcher) -> bool:
-    """Return whether the second message waits in the queue. On a slow machine the first answer may have ended
-    before."""
+    """Return whether the second message waits in the queue. On a slow machine the first answer may have ended already,
+    and then the second message is in the chat."""
     return watcher.state is not None and (watcher.state.runtime.queue_size == 1 or len(said(watcher)) == 2)
 
 

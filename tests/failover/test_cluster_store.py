@@ -143,8 +143,8 @@ async def test_a_token_that_nobody_waits_for_any_more_goes_to_another_worker(emp
 
 
 async def test_a_post_learns_from_the_shard_whether_the_owner_hears_it(empty: Nodes) -> None:
-    """DISPATCH §7, FAST: if all processes subscribe at the slot's own node, the count of that node's subscribers is
-    enough."""
+    """If all processes subscribe at the slot's own node, a post need only count the subscribers of that node (DISPATCH
+    §7, FAST)."""
     async with RedisStore(empty.url) as store:
         async with store.inbox_signals("w1") as signals:
             await owned(store, "w1")
@@ -157,7 +157,7 @@ async def test_a_post_learns_from_the_shard_whether_the_owner_hears_it(empty: No
             await store.post(command(f"r{anyio.current_time()}"))
             return bool(await claim(store, "w2"))
 
-        await eventually(is_free)  # a second after the first post that no worker received
+        await eventually(is_free)  # the chat becomes free a second after the first post that no worker received
 
 
 async def test_scripts_a_node_forgot_are_loaded_again(empty: Nodes) -> None:

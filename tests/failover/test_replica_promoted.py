@@ -34,8 +34,8 @@ async def drained(primary: StoreServer) -> None:
 
 
 async def accepted_after(client: Client, since: float, *, task_status: TaskStatus[list[float]]) -> None:
-    """Measure how many seconds after `since` a post is accepted; the result goes into the list that the task starts
-    with."""
+    """Measure how many seconds after `since` a post is accepted; the task starts with a list, to which it adds the
+    result."""
     seconds: list[float] = []
     task_status.started(seconds)
     await client.post("another", "another")

@@ -19,7 +19,7 @@ from threadcast_protocol.wire.errors import Unavailable
 pytestmark = pytest.mark.anyio
 
 both_servers = pytest.mark.parametrize("pair", ["valkey", "redis7"], indirect=True)
-"""Used where the behaviour of each server matters; elsewhere one server is enough."""
+"""Runs a test on both kinds of server, where their behaviour may differ; the other tests use one kind."""
 
 NOTICED_SECONDS = 2.0
 """Maximum seconds until readers notice, including readers of a quiet chat (the watch of `route.py`)."""
@@ -46,7 +46,7 @@ async def reconnected(log_messages: AsyncIterator[LogMessage], seconds: float) -
 async def test_a_reader_of_a_quiet_chat_leaves_a_demoted_server_without_anybody_writing(pair: Pair) -> None:
     async with RedisStore(pair.url) as store, store.follow(CHAT) as log_messages:
         await pair.replicated()
-        # No connection is closed, and the old primary follows a server that does not exist, so the old primary would
+        # The old primary keeps its connections and becomes the replica of a server that does not exist, so it would
         # stay silent for ever.
         pair.primary.ask("REPLICAOF", "127.0.0.1", free_port())
         pair.promote()
@@ -140,7 +140,7 @@ async def test_a_primary_that_wants_replicas_refuses_while_it_has_none(pair: Pai
 
 
 async def test_a_server_that_comes_back_is_found_by_everybody(pair: Pair) -> None:
-    """Waiting bell reads, lanes and channels all leave the old server and use the new one."""
+    """Waiting bell reads, lanes and channels all move from the old server to the new one."""
     async with RedisStore(pair.url) as store, store.follow(CHAT) as log_messages, store.bell() as bell:
         assert await bell.wait(0.01) is None
         await pair.replicated()

@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(25)]
 SERVICE = "tc"
 POST_EVERY_SECONDS = 0.1
 FAILOVER_SECONDS = 30.0
-"""Maximum seconds of a failover. One second until the primary counts as down, a vote and a promotion take three seconds
-on an idle machine."""
+"""Maximum seconds of a failover. On an idle machine it takes three seconds: one until the primary counts as down, then
+a vote and a promotion."""
 
 
 class Watched(NamedTuple):
@@ -43,7 +43,8 @@ class Watched(NamedTuple):
 
 
 def is_settled(watched: Watched) -> bool:
-    """Return whether each sentinel knows the others and the replica: before that, no sentinel can be elected."""
+    """Return whether each sentinel knows the other sentinels and the replica; before that, no sentinel can be
+    elected."""
 
     def knows(each: StoreServer) -> bool:
         facts = each.client.sentinel_master(SERVICE)

@@ -1,5 +1,6 @@
-"""A worker's own subscription shows since when it can trust the subscriptions of others: since the start of the server
-for a new worker, and only from now on after a promotion or an interruption (DISPATCH §5, rule 2)."""
+"""From its own subscription a worker learns since when it can trust the subscriptions of other workers. A new worker
+trusts them since the start of the server; after a promotion or an interruption, a worker trusts them only from then on
+(DISPATCH §5, rule 2)."""
 
 import time
 

@@ -1,5 +1,5 @@
-"""Durable agents for tests of faults. In the data directory, the file `code` chooses the version of their code, the
-file `effects` gets a line for each effect, and other files open gates at which steps and answers wait."""
+"""Durable agents for tests of faults. In the data directory, the file `code` chooses the version of the agents' code,
+the file `effects` gets a line for each effect, and other files open gates at which steps and answers wait."""
 
 import asyncio
 import os

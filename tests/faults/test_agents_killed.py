@@ -1,4 +1,4 @@
-"""Kills the worker that calls an operator's agent with kill -9: while an approval waits, in the middle of an answer,
+"""Kills, by kill -9, the worker that calls an operator's agent: while an approval waits, in the middle of an answer,
 and between rounds. The answer equals the answer of an undisturbed run, each tool ran once, and all readers agree."""
 
 import random

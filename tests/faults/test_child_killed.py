@@ -1,5 +1,5 @@
-"""Kills the worker that owns a sub-chat, its parent, or a chat with a process with kill -9: both chats finish, no step
-is done twice, and no process is left running."""
+"""Kills, by kill -9, the worker that owns a sub-chat, a sub-chat's parent, or a chat with a process: both chats finish,
+no step is done twice, and no process is left running."""
 
 import json
 import random

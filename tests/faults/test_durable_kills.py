@@ -1,5 +1,5 @@
-"""Kills the owner of a durable run with kill -9 at four moments that the commit's hash draws; `python -m
-tests.faults.durable` plays more of them."""
+"""Kills the owner of a durable run by kill -9 at four moments that are drawn from the commit's hash; `python -m
+tests.faults.durable` plays more such kills."""
 
 import random
 import subprocess

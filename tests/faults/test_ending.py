@@ -22,8 +22,8 @@ pytestmark = pytest.mark.anyio
 APP = Path(__file__).parents[1] / "integration/ending_tools.py"
 DRAIN_SECONDS = 0.5
 END_SECONDS = 15.0
-"""Maximum seconds of an end: far above the usual time on a busy machine (3 s), far below the time of the tools (600
-s)."""
+"""Maximum seconds until a process has ended: far above the usual time on a busy machine (3 s), far below the running
+time of the tools (600 s)."""
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ async def test_a_second_signal_ends_a_process_whose_event_loop_is_blocked(stack:
             await anyio.sleep(0.05)
     server.send(signal.SIGINT)
     with anyio.fail_after(DEADLINE_SECONDS):
-        while is_pending(server.pid, signal.SIGINT):  # a second signal before that would merge with the first
+        while is_pending(server.pid, signal.SIGINT):  # a second signal would merge with a pending one
             await anyio.sleep(0.01)
     with anyio.fail_after(END_SECONDS):
         assert await server.stop(signal.SIGINT) == 128 + signal.SIGINT

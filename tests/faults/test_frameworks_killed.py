@@ -1,5 +1,5 @@
-"""Kills the owner of a run of each framework with kill -9 at two moments that the commit's hash draws; `python -m
-tests.faults.frameworks` plays more of them."""
+"""Kills the owner of a run of each framework by kill -9 at two moments that are drawn from the commit's hash; `python
+-m tests.faults.frameworks` plays more such kills."""
 
 import random
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Kills the worker with kill -9 around a message that interrupts: the message is added once, and no waiting message is
-lost."""
+"""Kills the worker by kill -9 at moments around a message that interrupts: the message is added once, and no waiting
+message is lost."""
 
 import random
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 APP = Path(__file__).parents[1] / "integration/misbehaving_tools.py"
 ROUNDS = 12
 ESSAY = {"model": "demo/essay?words=900&rate=80"}
-"""An answer longer than any round: only the interrupt ends it."""
+"""An answer that is longer than any round, so that only the interrupt ends it."""
 
 
 def said(watcher: Watcher) -> list[str]:

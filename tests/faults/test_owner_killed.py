@@ -1,9 +1,9 @@
-"""Kills the worker that owns a chat with kill -9, at random moments of an answer: another worker continues, and no
-reader notices.
+"""Kills the worker that owns a chat, by kill -9 at random moments of an answer: another worker continues, and no reader
+notices.
 
 The tests use a web process, two workers and a store, all real processes. Each round starts an answer, waits for a
-random event of it, and kills its owner; a reader that stayed connected and one that joins afterwards must end with
-exactly the text that an undisturbed run gives.
+random event of the answer, and kills the chat's owner. A reader that stayed connected and a reader that joins
+afterwards must both end with exactly the text that an undisturbed run gives.
 """
 
 import random
@@ -37,8 +37,8 @@ async def essay(url: str, chat_id: str, params: JsonObject) -> None:
 
 
 def shown_characters(watcher: Watcher) -> int:
-    """Of the answer. Return the length of the shown answer. A count of deltas would not work: a busy machine puts more
-    text into one delta."""
+    """Return the length of the shown answer. A count of deltas would not work: a busy machine puts more text into one
+    delta."""
     shown = watcher.messages if watcher.state is not None else []
     return len(shown[-1][1]) if shown and shown[-1][0] == "assistant" else 0
 
@@ -115,7 +115,7 @@ async def test_an_owner_that_was_stopped_for_longer_than_its_lease_writes_nothin
 async def test_an_answer_cut_by_kill_9_goes_on_where_the_model_can_be_given_its_beginning(
     tmp_path: Path, prefill: str, wish: str, second: str, is_retracted: bool
 ) -> None:
-    """With a real model server over HTTP: a shown text is removed only if the model cannot continue it."""
+    """With a real model server over HTTP, a shown text is removed only if the model cannot continue it."""
     shown = "The harbour wakes early. Boats leave at dawn, "
     with ExitStack() as stack:
         model = stack.enter_context(serve_fake_openai())

@@ -1,4 +1,4 @@
-"""Kills the worker whose tool asks a person with kill -9: the question ends with its call, and a call that may run
+"""Kills, by kill -9, the worker whose tool asks a person: the question ends with its call, and a call that may run
 again asks again."""
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Owners whose connections the store closes: dead owners are taken over at once, live owners keep their chats, and a
 tool that may not run twice has ended before the log records its end.
 
-Real workers with the default lease of 3.5 s, over a store of their own. The log line `owner.silent` shows that an
-ownership ended by silence, not by its lease.
+The workers are real processes with the default lease of 3.5 s, over a store of their own. The log line `owner.silent`
+shows that an ownership ended by silence, not by its lease.
 """
 
 import random
@@ -110,5 +110,5 @@ async def test_a_tool_that_may_not_run_twice_has_stopped_before_its_outcome_is_u
 
 @pytest.mark.parametrize("fleet", [DEFAULTS], indirect=True)
 async def test_workers_that_stand_still_for_300_ms_are_not_taken_over(fleet: Fleet) -> None:
-    """`python -m bench.pauses` stops them a thousand times."""
+    """`python -m bench.pauses` stops the workers a thousand times."""
     assert await count_takeovers(fleet, STOPS, 0.3, random.Random(20)) == 0

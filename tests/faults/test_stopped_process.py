@@ -1,8 +1,8 @@
 """A process that was stopped and continued reads all bytes that arrived in the meantime before it counts a model as
 silent.
 
-A real process is stopped by SIGSTOP for longer than its limit, while a model writes its answer into its socket; then it
-is continued.
+A real process is stopped by SIGSTOP for longer than its limit, while a model writes an answer into the socket; then the
+process is continued.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ async def stopped(server: Process, model: Model) -> None:
         model.go_on.set()
         with anyio.fail_after(20):
             await model.is_sent.wait()
-        await anyio.sleep(STOPPED_SECONDS)  # the test needs time to pass
+        await anyio.sleep(STOPPED_SECONDS)  # the stop must outlast the process's limit
     finally:
         server.send(signal.SIGCONT)
 

@@ -1,8 +1,8 @@
 """Bodies for every operation of the OpenAPI document, with the document's verdict on each of them.
 
-Each example is a body that the server takes. `bodies` yields the example, and everything that differs from it in one
-place: a key left out, an unknown key, and each value replaced by values of other types and sizes. `raw_bodies` does the
-same for the lines of an export, and yields blobs of several sizes and types.
+Each example is a body that the server accepts. `bodies` yields each example, and every body that differs from it in one
+place by a missing key, an unknown key, or a value of another type or size. `raw_bodies` does the same for the lines of
+an export, and yields blobs of several sizes and types.
 """
 
 import base64
@@ -195,7 +195,7 @@ EXAMPLES: dict[str, list[JsonObject]] = {
         {"messages": [{"role": "user", "content": "hi"}], "max_completion_tokens": 5, "max_tokens": 4},
     ],
 }
-"""For each operation with a JSON body, example bodies that together use all of its keys."""
+"""Example bodies for each operation with a JSON body; together they use all keys of the body's schema."""
 
 _BLOB = b"some bytes"
 _AGENT: JsonObject = {"id": "ag1", "kind": "research"}
@@ -246,7 +246,7 @@ RAW_EXAMPLES: dict[str, list[JsonObject]] = {
         },
     ],
 }
-"""For each operation with another type of body, the lines of an example; [] for a body without lines."""
+"""The lines of an example for each operation with another type of body, or [] if the body has no lines."""
 
 
 def _is_whole(_: object, value: object) -> bool:
@@ -265,20 +265,21 @@ def _document() -> JsonObject:
 
 
 class Asked(NamedTuple):
-    """A body for an operation. `request` has arguments of httpx. `misfit` is the reason why the body does not fit the
-    document; '' if the body fits."""
+    """A body for an operation. `request` holds the arguments of httpx. `misfit` is the reason why the body does not fit
+    the document, or '' if the body fits."""
 
     request: dict[str, Any]  # Any: arguments of httpx
     misfit: str
 
 
 def json_operations() -> dict[str, tuple[str, JsonObject]]:
-    """Return the path and the schema of the body of each operation with a JSON body, by its id."""
+    """Return, by operation id, the path and the body's schema of each operation with a JSON body."""
     return {name: (path, body["application/json"]["schema"]) for name, path, body in _requests() if _is_json(body)}
 
 
 def raw_operations() -> dict[str, tuple[str, JsonObject]]:
-    """Return the path and the content by media type of each operation with another body, by its id."""
+    """Return, by operation id, the path and the body's content by media type of each operation with another kind of
+    body."""
     return {name: (path, body) for name, path, body in _requests() if not _is_json(body)}
 
 
@@ -356,7 +357,7 @@ def other_bodies(body: JsonObject) -> Iterator[JsonObject]:
 
 
 class _Absent:
-    """Stands in place of a value whose key is left out."""
+    """Placeholder for a value that `_with` removes together with its key."""
 
 
 def _paths(value: object, before: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -1,7 +1,7 @@
 """A long run against a separate server: `python -m tests.fuzz --seconds 600`.
 
-It repeats the rounds of `test_http.py`, each with a seed derived from the first seed, and prints the requests and
-statuses. It ends at the first violation and prints the command that reproduces it.
+The run repeats the rounds of `test_http.py`, each with a seed derived from the first seed, and prints the requests and
+statuses. The run ends at the first violation and prints the command that reproduces the violation.
 """
 
 import collections

@@ -13,15 +13,15 @@ from random import Random
 __all__ = ["damaged", "mutated", "pieces"]
 
 INPUT_MAX_BYTES = 65_536
-"""Of one input. Maximum bytes of an input. Larger inputs take long and find no more errors in decoders; limits on size
-have separate tests."""
+"""Maximum bytes of an input. Larger inputs take long and find no more errors in decoders; limits on size have separate
+tests."""
 
 _NUMBERS = (
     *("0", "-0", "-1", "1", "0.5", "-0.0", "1e400", "-1e400", "1e-400", "1E+2", "01", "+1", ".5", "1.", "0x10", "NaN"),
     *("Infinity", "-Infinity", str(2**31), str(2**53 + 1), str(2**63), str(-(2**63) - 1), str(2**64), str(10**30)),
     *("9" * 400, "9" * 5_000, "1" + "0" * 308, "0." + "3" * 400),
 )
-"""The second half of the last line has more digits than `int()` reads by default (4300), and a float's highest
+"""The last line has a number with more digits than `int()` reads by default (4300), and a number in a float's highest
 decade."""
 
 _TEXTS = (
@@ -149,7 +149,7 @@ def damaged(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
             return data[:at] + data[at + random.randrange(1, 20) :]
         case 3:  # insert a token that is special to some decoder
             return data[:at] + random.choice(_RAW) + data[at:]
-        case 4:  # replace it by such a token
+        case 4:  # replace bytes by such a token
             put = random.choice(_RAW)
             return data[:at] + put + data[at + len(put) :]
         case 5:  # said twice
@@ -171,7 +171,8 @@ def damaged(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
 
 
 def _json_changed(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes:
-    """Return JSON that was changed: the whole input, a line of it or the data of an event. Else as bytes."""
+    """Return JSON that was changed: the whole input, a line of it or the data of an event. If none of these is JSON,
+    the input is damaged as bytes."""
     lines = data.split(b"\n")
     at = random.randrange(len(lines)) if len(lines) > 1 else 0
     for place in (at, *(at + step for step in range(1, 4) if at + step < len(lines))):
@@ -179,7 +180,7 @@ def _json_changed(random: Random, data: bytes, corpus: Sequence[bytes]) -> bytes
         if line[:1] in (b"{", b"["):
             try:
                 changed = _tree_changed(random, line, corpus)
-            except (ValueError, RecursionError):  # no longer JSON, or nested deeper than what writes it
+            except (ValueError, RecursionError):  # not JSON any more, or nested too deeply to encode
                 changed = None
             if changed is not None:
                 lines[place] = head + changed
@@ -212,7 +213,7 @@ def _tree_changed(random: Random, text: bytes, corpus: Sequence[bytes]) -> bytes
             depth = random.choice((10, 130, 400, 900, 3_000))
             opener, closer = random.choice((("[", "]"), ('{"a":', "}")))
             mark = opener * depth + random.choice(("1", "null", "[]")) + closer * depth
-        case 7:  # a part of a neighbour
+        case 7:  # a value of another input
             other_slots = _slots(json.loads(random.choice(corpus).split(b"\n")[0]))
             if other_slots:
                 other_holder, other_key = random.choice(other_slots)

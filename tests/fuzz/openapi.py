@@ -1,10 +1,10 @@
 """Tests a real server against the OpenAPI document with schemathesis: every operation alone, and sequences that follow
 links.
 
-It sends requests that fit the document and requests that do not. Answers must have a status, a type and a shape that
-the document lists; they must never be 5xx, and never succeed without a token. Streams end only when their reader
-disconnects, so they are opened, read until their first block, and closed. Where server and document differ, one of the
-two must be corrected. Each check that is switched off has a reason beside it.
+Some requests fit the document, and some do not. Answers must have a status, a type and a shape that the document lists;
+they must never be 5xx, and never succeed without a token. Streams end only when their reader disconnects, so they are
+opened, read until their first block, and closed. Where server and document differ, one of the two must be corrected.
+Each check that is switched off has a reason beside it.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ _NOT_ASKED = (
     # The check expects that a chat made by one request exists at the next request; here a chat exists once its owner
     # wrote it.
     "ensure_resource_availability",
-    "object_level_authorization",  # needs two callers; tests/integration/test_auth_http.py has them
+    "object_level_authorization",  # the check needs two callers, as in tests/integration/test_auth_http.py
 )
 
 
@@ -177,13 +177,13 @@ def stories(url: str, examples: int, steps: int, seed: int) -> Counter[str]:
             answers[f"{case.operation.definition.raw['operationId']} {response.status_code}"] += 1
             try:
                 case.validate_response(response, checks=_checks_of(response.status_code), headers=HEADERS)
-            except Exception as wrong:  # kept, in case the story cannot be repeated
+            except Exception as wrong:  # reported if a repetition of the story does not fail
                 found.append(wrong)
                 raise
 
     try:
         Story.run(settings=settings(_settings(examples), stateful_step_count=steps))
-    except FlakyStrategyDefinition:  # the server's answers decide which step may follow, and two runs may differ
+    except FlakyStrategyDefinition:  # the server's answers decide which step may follow, so two runs may differ
         if found:
             raise found[0] from None
     return answers

@@ -1,9 +1,9 @@
 """Sends requests byte by byte that no client library would send: odd ids, headers and queries, and bytes that are not
 HTTP.
 
-`odd_request` is well-formed with strange values; `broken_requests` is anything: changed bytes, pipelined requests,
+`odd_request` makes well-formed requests with strange values; `broken_requests` makes changed bytes, pipelined requests,
 halves of requests, and slow pieces. The server must answer with a status below 500, or end the connection, before the
-deadline. It implements HTTP alone, and has no rules about chats.
+deadline. The module implements HTTP alone, and has no rules about chats.
 """
 
 import socket
@@ -183,7 +183,7 @@ def _connected(url: str) -> socket.socket:
 
 
 def ask(url: str, method: str, request: bytes) -> Answer:
-    """Return the answer to one request; for a stream, only its head.
+    """Return the answer to one request; for a stream, only the head of the answer.
 
     Raises:
         NoAnswer: the deadline passed.

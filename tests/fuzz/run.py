@@ -44,10 +44,10 @@ def is_accepted(target: Target, data: bytes, random: Random) -> bool:
 def for_inputs(
     corpus: Sequence[bytes], count: int, check: Callable[[bytes, Random], None], found: Sequence[bytes] = ()
 ) -> None:
-    """Call `check` with inputs, and raise what it raises for the simplest input that fails.
+    """Call `check` with many inputs; if an input fails, raise the exception of the simplest such input.
 
     Args:
-        corpus: Good inputs, of which a few places are damaged.
+        corpus: Good inputs, which are then damaged in a few places.
         count: Number of inputs to make.
         check: Receives an input, and random numbers for other choices, such as the places where the input is cut.
         found: Inputs that are tried first, each with twenty different random numbers.

@@ -43,7 +43,7 @@ permissions = ["approve", "diagnostics"]
 
 _CLOSED = "the handler is closed"
 """uvicorn logs this line when bytes that are not HTTP follow a request that has no answer yet: uvicorn closes the
-connection at once, and the answer is then written to a closed connection. Nobody else notices."""
+connection at once, and the answer is then written to a closed connection. No other client is affected."""
 
 
 @contextlib.contextmanager

@@ -12,11 +12,12 @@ from typing import NamedTuple, TypeAlias
 __all__ = ["Law", "Target", "held"]
 
 Law: TypeAlias = Callable[[bytes, Random], bool]
-"""The random numbers are for choices other than the input, such as the places where the input is cut."""
+"""A law takes an input, and random numbers for its other choices, such as the places where the input is cut."""
 
 
 class Target(NamedTuple):
-    """`weight` is its share of a run: decoders of untrusted input get a larger share, slow decoders a smaller one."""
+    """`weight` is the target's share of a run: decoders of untrusted input get a larger share, slow decoders a smaller
+    share."""
 
     name: str
     law: Law

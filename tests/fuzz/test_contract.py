@@ -54,7 +54,7 @@ BEYOND_SCHEMA = {
     "two tools are called": "JSON Schema cannot say that a field differs in all items of a list.",
     "not JSON": "Surrogates without a partner are JSON by RFC 8259, and no text.",
 }
-"""Words of refusals that JSON Schema cannot express, each with the reason."""
+"""Maps words of refusals to the reason why JSON Schema cannot express the refused rule."""
 
 COMPLETIONS_BEYOND = re.compile(
     r"messages[./]\d+[./](content|tool_call_id)|messages must end|tools[./]\d+[./]|each call needs a result|"
@@ -64,7 +64,7 @@ COMPLETIONS_BEYOND = re.compile(
 ends."""
 
 AI_SDK_BEYOND = re.compile("no message of the user|the id of a message has|a file must be a data URL")
-"""Rules of the AI SDK's door that its schema cannot express: the last message of the user counts, ids are bounded in
+"""Rules of the AI SDK's door that its schema cannot express: there must be a message of the user, ids are bounded in
 bytes, and files are data URLs."""
 
 AG_UI_BEYOND = re.compile(r"[(]/messages|a list of parts|[(]/tools")
@@ -115,8 +115,8 @@ def is_beyond_schema(operation_id: str, words: str) -> bool:
 
 
 def differences(server: Process, operation_id: str, bodies: Iterable[Asked]) -> tuple[list[str], int, int]:
-    """Return the differences between document and server, the number of bodies that both accept, and the number that
-    both refuse."""
+    """Return the differences between document and server, the number of bodies that both accept, and the number of
+    bodies that both refuse."""
     path, _ = (json_operations() | raw_operations())[operation_id]
     found, taken, refused = [], 0, 0
     with httpx2.Client(base_url=server.url, headers=HEADERS, timeout=DEADLINE_SECONDS) as client:

@@ -21,14 +21,15 @@ from tests.fuzz.targets import all_targets
 from tests.fuzz.targets.models import import_sdks
 
 INPUTS = int(os.environ.get("FUZZ_INPUTS", "20000"))
-"""Inputs for all targets together, divided by their weights."""
+"""Number of inputs for all targets together; each target gets a part by its weight."""
 
 STUCK_SECONDS = 300.0 + INPUTS / 100
-"""Seconds for one target. A decoder that hangs in C raises no exception, so the process then ends with a traceback."""
+"""Maximum seconds for one target. A decoder that hangs in C raises no exception, so the process then ends with a
+traceback."""
 
 GROWTH_MAX_BYTES = 512 * 1024 * 1024
-"""An input has 64 KiB, and a decoder may allocate a hundred times as much for it (a list of numbers), but must not keep
-it."""
+"""Maximum growth of the process's peak memory by one target. An input has 64 KiB, and a decoder may allocate a hundred
+times as much for it (a list of numbers), but must not keep it."""
 
 
 @pytest.mark.slow(25)

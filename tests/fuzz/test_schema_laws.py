@@ -23,8 +23,8 @@ from threadcast_protocol.wire.errors import Refused
 
 INPUTS = 2_000
 ENOUGH = 50
-"""Minimum number of inputs for each verdict. Fewer inputs would test little, but a schema needs long to refuse an
-input."""
+"""Minimum number of inputs for each verdict. Fewer inputs would test little, and more inputs would take long, because a
+schema refuses inputs slowly."""
 
 _COMMITTED = threadcast.api.schema.DOCUMENTS
 
@@ -40,7 +40,7 @@ def test_every_command_that_is_accepted_fits_the_committed_schema() -> None:
     def judge(body: bytes, _: Random) -> None:
         try:
             check_command(decode_command(body))
-            body_digest(body)  # the schema checks what the decoder skips
+            body_digest(body)  # the schema also checks fields that the decoder skips
         except Refused:
             if counts["refused"] < ENOUGH:
                 with contextlib.suppress(ValueError, RecursionError):

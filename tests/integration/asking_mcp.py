@@ -1,6 +1,7 @@
 """Real MCP servers that ask people, written with the SDK's server side: `python asking_mcp.py stdio` or `http PORT`.
 
-They speak the protocol with sessions, in which servers send requests (2025-11-25), or with `modern` the newer protocol.
+The servers speak the protocol with sessions, in which servers send requests (2025-11-25), or, with the argument
+`modern`, the newer protocol.
 """
 
 import asyncio
@@ -98,7 +99,7 @@ def build() -> MCPServer:
 
 async def _run_as_an_older_server(server: MCPServer) -> None:
     """Serve stdio, and answer the first request of the newer protocol like a server that supports only the older
-    one."""
+    protocol."""
     send, received = anyio.create_memory_object_stream[SessionMessage | Exception]()
     inner = server._lowlevel_server
 

@@ -1,8 +1,8 @@
 """The context of a state machine: a chat of a real server, three readers of the chat, and a model that predicts the
 chat's state.
 
-It posts a command, waits until the stream has reached the predicted state, and compares both states. The rules in
-`test_model_http.py` choose the commands.
+The context posts a command, waits until the stream has reached the predicted state, and compares both states. The rules
+in `test_model_http.py` choose the commands.
 """
 
 import itertools
@@ -73,7 +73,7 @@ class ChatMachine(RuleBasedStateMachine):
             self.tabs.request("POST", f"/v1/chats/{self.chat_id}/commands", body)
         self.end()
 
-    # Saying something to the server.
+    # Posts to the server.
 
     def name(self) -> str:
         return f"r{next(self.names)}"
@@ -128,7 +128,7 @@ class ChatMachine(RuleBasedStateMachine):
 
     def words(self, kind: str) -> str:
         number = next(self.names)
-        # letters instead of digits, because the demo model would answer arithmetic
+        # The text has letters instead of digits, because the demo model would answer digits as arithmetic.
         letters = "".join("abcdefghij"[int(digit)] for digit in str(number))
         note_line = f'call write_note {{"name":"n{number}.md","text":"{"x" * (number % 7)}"}}'
         open_line = f'call open_file {{"path":"f{number}"}}'

@@ -1,8 +1,9 @@
 """A second implementation of a chat, as simple as possible: a dict of nodes, a path, a queue.
 
-It is written from PROTOCOL alone. It shares no code with `protocol/`, so that a mistake there is not repeated here;
-only the demo models' texts come from the product. It has neither times nor the server's ids: messages are numbers in
-the order of their creation, and the test that drives a real server beside it maps ids to numbers.
+The model is written from PROTOCOL alone. The model shares no code with `protocol/`, so that it does not repeat a
+mistake of that package; only the demo models' texts come from the product. The model has neither times nor the server's
+ids: messages are numbers in the order of their creation, and the test that drives a real server beside it maps ids to
+numbers.
 """
 
 import itertools
@@ -33,7 +34,7 @@ class _No(Exception):
 
 
 class ChatModel(TreeModel):
-    """One chat. `acks` maps each request to its ack on the stream: True, or the code of the refusal."""
+    """One chat. `acks` maps each request to its ack on the stream, which is True or the code of the refusal."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -364,8 +365,8 @@ class ChatModel(TreeModel):
         return self.queue[0].kind not in ("update", "remove") or self.queue[0].regenerate
 
     def _ask_model(self, run: Run) -> None:
-        """Write one answer. It is complete at once, or hangs, or fails because the demo model cannot continue this
-        history."""
+        """Write one answer. The answer is complete at once, or hangs, or fails because the demo model cannot continue
+        this history."""
         model = run.model or self.model
         goes_on = run.continues if run.rounds == 0 else None
         run.rounds += 1

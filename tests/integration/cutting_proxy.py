@@ -1,7 +1,7 @@
 """A proxy between a client and its server that cuts every connection after a number of bytes, or drops an answer.
 
-It works on loopback only, with one task for each direction. It reads only the beginning of each request and forwards
-everything else unread.
+The proxy works on loopback only, with one task for each direction. The proxy reads only the beginning of each request
+and forwards all other bytes unread.
 """
 
 from collections.abc import AsyncIterator
@@ -14,9 +14,9 @@ __all__ = ["CuttingProxy", "cutting"]
 
 
 class CuttingProxy:
-    """`cut_after_bytes`: the proxy cuts each connection after this number of bytes from the server; None cuts no
-    connection. `loses_answers_to`: the next request with this beginning reaches the server, and its answer is dropped.
-    `cuts` counts the connections that the proxy has cut."""
+    """The proxy cuts each connection after `cut_after_bytes` bytes from the server; None cuts no connection. The next
+    request that begins with `loses_answers_to` reaches the server, and the proxy drops its answer. `cuts` counts the
+    connections that the proxy has cut."""
 
     def __init__(self, port: int) -> None:
         self.url = ""

@@ -1,5 +1,5 @@
-"""Durable agents of an operator's file, for tests. Their effects are lines of the file `effects` in the data directory,
-which outlives the process."""
+"""Durable agents of an operator's file, for tests. The agents' effects are lines of the file `effects` in the data
+directory, which outlives the process."""
 
 import asyncio
 import os

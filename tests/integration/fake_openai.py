@@ -2,8 +2,8 @@
 
 Each call (POST), on any path, takes the next `Reply`: a status with a body, or a stream of steps. A request for a list
 (GET) is answered with `lists` each time, or with 404. A step is bytes to send, `CUT` (drop the connection) or `HANG`
-(send nothing until the client disconnects). It records each request, its connection, and whether the client
-disconnected. It runs in its own thread, so that the code under test keeps its loop.
+(send nothing until the client disconnects). The server records each request, its connection, and whether the client
+disconnected. The server runs in a separate thread, so that the code under test keeps its event loop.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ STOP = chunk(finish_reason="stop")
 
 @dataclass
 class Reply:
-    """`hangs`: the server is silent even before the status line."""
+    """The answer to one call. With `hangs`, the server sends nothing, not even the status line."""
 
     steps: Sequence[Step] = ()
     status: int = 200
@@ -147,7 +147,7 @@ class FakeOpenAI:
 def serve_fake_openai(port: int = 0) -> Iterator[FakeOpenAI]:
     """Run a server; `port` 0 takes any free port.
 
-    Its socket listens before the thread starts, so callers need not wait for it.
+    The server's socket listens before the thread starts, so callers need not wait.
     """
     fake = FakeOpenAI()
     app = Starlette(routes=[Route("/{path:path}", fake, methods=["GET", "POST"])])
@@ -174,7 +174,7 @@ def fake_server() -> Iterator[FakeOpenAI]:
 
 @pytest.fixture
 def fake(fake_server: FakeOpenAI) -> FakeOpenAI:
-    """The server of this test's module, without the requests of earlier tests."""
+    """The server that all tests of a module share, with the requests of earlier tests forgotten."""
     fake_server.replies.clear()
     fake_server.asked.clear()
     fake_server.listed.clear()

@@ -1,7 +1,7 @@
 """Watches a stream of many chats as a client does: each chat is folded with the product's reducer, and no chat may have
 a gap.
 
-It uses `Watcher`. The ids of such a stream are opaque, so positions are counted from each chat's snapshot.
+The ids of such a stream are opaque to clients, so `seq` numbers the events of each chat from its snapshot.
 """
 
 import json
@@ -47,7 +47,8 @@ class ChatOfMany(Watcher):
 
 
 class ManyWatcher:
-    """All chats of one stream. `transient` are the frames without an id. Nothing is read unless `is_reading` is set."""
+    """All chats of one stream. `transient` holds the frames without an id. The stream is read only while `is_reading`
+    is set."""
 
     def __init__(self) -> None:
         self.chats: dict[str, ChatOfMany] = {}

@@ -1,8 +1,8 @@
 """Real MCP servers to test against, written with the SDK's server side: `python mcp_servers.py stdio` or `http PORT`.
 
-They have a text and an image as resources, a prompt, and tools that work, report progress, fail, take too long, crash
-the server, or change the server's lists. Over HTTP, `POST /forget` makes the server forget its sessions; if the third
-argument is `legacy`, the server speaks only the older protocol, which has sessions.
+The servers have a text and an image as resources, a prompt, and tools that work, report progress, fail, take too long,
+crash the server, or change the server's lists. Over HTTP, `POST /forget` makes the server forget its sessions; if the
+third argument is `legacy`, the server speaks only the older protocol, which has sessions.
 """
 
 import asyncio

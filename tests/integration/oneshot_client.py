@@ -1,7 +1,7 @@
 """A client of the one-shot endpoints, which reads frames over real HTTP, each with its event, data and id.
 
-The tests of these endpoints share it. It makes requests in each format, and reads Server-Sent Events until the server
-ends the stream.
+The tests of these endpoints share it. The client makes requests in each format, and reads Server-Sent Events until the
+server ends the stream.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Stores for tests: real servers, started once per session; a fresh store of each kind for each test; and functions for
 common steps.
 
-The fixtures reach tests through `conftest.py`, the helpers by import. Each server listens on a separate unix socket and
-ends with the test process. Every store gets a logical database that is emptied first.
+Tests get the fixtures through `conftest.py`, and import the helper functions. Each server listens on a separate unix
+socket and ends with the test process. Every store gets a logical database that is emptied first.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -91,13 +91,13 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def valkey_store(valkey_server: ServerProcess) -> AsyncIterator[RedisStore]:
-    """Any real store, for tests that run once."""
+    """A store on the embedded server, for tests that need one real store of any kind."""
     async with fresh_store(valkey_server) as opened:
         yield opened
 
 
 async def eventually(look: Callable[[], Awaitable[object]]) -> None:
-    """Check repeatedly until the condition holds. It serves for changes that another process or the store's clock makes
+    """Check repeatedly until the condition holds. Use this for changes that another process or the store's clock makes
     without an event."""
     with anyio.fail_after(WAIT_SECONDS):
         while not await look():

@@ -37,7 +37,7 @@ def url_of(client: httpx2.AsyncClient) -> str:
 
 
 async def answered(client: httpx2.AsyncClient, mode: str, text: str = "hello", **params: object) -> Watcher:
-    """Return what a reader of a new chat received once the agent has answered."""
+    """Return the reader of a new chat, once the agent has answered."""
     chat_id = f"chat-{mode}"
     async with watching(url_of(client), chat_id) as watcher:
         await command(url_of(client), chat_id, user_message("a", text, params={"mode": mode, **params}))

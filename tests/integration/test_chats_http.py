@@ -122,8 +122,8 @@ async def test_a_chat_can_be_read_as_it_was_at_each_position(server: Process, ch
 async def test_a_position_no_longer_held_is_410_and_names_the_earliest_that_is(
     server: Process, client: httpx2.AsyncClient, chat_id: str
 ) -> None:
-    """Parameters of 60 kB each that hardly compress, and a rest after each, until the chat's history has lost its
-    beginning. Entries that are trimmed before a rest do not reach the history."""
+    """The test sets parameters of 60 kB that hardly compress, and lets the chat rest after each, until the chat's
+    history has lost its beginning. Entries that are trimmed before a rest do not reach the history."""
     await talk(server.url, chat_id, "hello")
     path = f"/v1/chats/{chat_id}"
     for number in range(100):

@@ -55,7 +55,7 @@ async def test_a_snapshot_is_first_whenever_one_comes_and_commands_need_not_wait
     assert answer.status_code == 202
     async with watching(server.url, chat_id) as first:
         await first.at_rest()
-        async with anyio.create_task_group() as tasks:  # a command and a new reader are sent in either order
+        async with anyio.create_task_group() as tasks:  # the command may arrive before or after the new reader
             model = {"model": "demo/hang?after=2&rate=0"}
             tasks.start_soon(command, server.url, chat_id, user_message("meanwhile", "and again", params=model))
             async with watching(server.url, chat_id) as second:
@@ -153,7 +153,7 @@ subscriber_stall_seconds = 0.4
 tool_timeout_seconds = 0.3
 drain_seconds = 0.5
 """
-"""The default heartbeat is 15 s. With a heartbeat of a 150th of that, 2 s of silence stand for five minutes."""
+"""The default heartbeat is 15 s. With a heartbeat of a 150th of 15 s, 2 s of silence stand for five minutes."""
 
 
 @pytest.mark.row("NET-3")

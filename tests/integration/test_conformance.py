@@ -1,8 +1,8 @@
-"""Plays the transcripts of the protocol against Threadcast as one process and as two halves, and against servers that
-break the protocol.
+"""Plays the transcripts of the protocol against Threadcast in one process, against a web process with a worker, and
+against servers that break the protocol.
 
 Each transcript is a separate test. A broken server is Threadcast behind a proxy that breaks one rule
-(`tests/conformance/`), so that every rule of the runner is seen to catch its violation. `python -m
+(`tests/conformance/`), so that these tests see each rule of the runner catch its violation. `python -m
 tests.conformance.mutations` judges all broken servers; these tests draw some of them for each commit.
 """
 
@@ -45,7 +45,7 @@ RUN_MAX_SECONDS = 30.0
 def played(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, valkey_server: ServerProcess
 ) -> Iterator[Process]:
-    """Run Threadcast in one process, or as two halves over one store."""
+    """Run Threadcast in one process, or as web process and worker over one store."""
     base = tmp_path_factory.mktemp("conformance")
     config = base / "threadcast.toml"
     config.write_text(CONFIG)
@@ -177,7 +177,7 @@ async def test_a_run_against_a_server_that_cannot_resume_ends_in_time_and_says_s
     printed = capsys.readouterr().out
     assert "FAIL  probe: resume" in printed
     assert printed.count("the server cannot resume: a stream opened with the last id began with a snapshot") == 1
-    assert "ok    abort-idle" in printed  # transcripts that do not need it are still played
+    assert "ok    abort-idle" in printed  # transcripts that do not resume are still played
 
 
 async def test_what_needs_a_missing_capability_is_skipped_and_named(

@@ -71,8 +71,8 @@ async def test_a_durable_agent_that_only_echoes_passes(server: Process, capsys: 
 
 
 async def test_the_chats_are_played_in_the_mode(server: Process, capsys: pytest.CaptureFixture[str]) -> None:
-    """The answers come from the agent, not from the model: the transcripts fail in a profile that sets another model
-    than theirs."""
+    """The answers come from the agent, not from the model: a transcript fails if its profile sets another model than
+    the transcript names."""
     code, results = await results_of(server.url, "echo=demo/echo,demo/hang", capsys, "--only", "abort-keeps")
     assert (code, results[0]["outcome"]) == (1, "failed")
 

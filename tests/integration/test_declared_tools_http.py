@@ -1,4 +1,4 @@
-"""Tools that a message declares: that run offers them to the model, and a client answers their calls."""
+"""Tools that a message declares: the message's run offers them to the model, and a client answers their calls."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -98,7 +98,7 @@ async def test_an_edited_question_keeps_its_tools_until_an_edit_brings_others(tm
         await answer_call(client, watcher, 0)
         await edit(client, watcher, how, "b")
         await answer_call(client, watcher, 1)
-        await edit(client, watcher, how, "c")  # also the tools that an edit has taken over
+        await edit(client, watcher, how, "c")  # the edit also keeps tools that an earlier edit has kept
         await answer_call(client, watcher, 2)
         await edit(client, watcher, how, "d", tools=[OTHER])
         await watcher.until(lambda w: w.runs_ended > 3)

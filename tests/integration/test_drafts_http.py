@@ -1,4 +1,4 @@
-"""Drafts of workflows over real HTTP: they survive a restart, and no other chat sees them."""
+"""Drafts of workflows over real HTTP: drafts survive a restart, and no other chat can read them."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Durable agents of an operator's file over HTTP: their operations, their pauses, and what they must not do."""
+"""Durable agents of an operator's file over HTTP: their operations, their pauses, and forbidden behaviour."""
 
 import asyncio
 import time

@@ -1,4 +1,5 @@
-"""Edits over real HTTP: an image that an edit does not name stays, as a blob of its chat; [] removes it."""
+"""Edits over real HTTP: an image that an edit does not name remains in the message, as a blob of its chat; [] removes
+the image."""
 
 import httpx2
 import pytest

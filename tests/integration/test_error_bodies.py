@@ -29,7 +29,7 @@ KINDS: list[type[AnyProvider]] = [OpenAIChat, OpenAIResponses, Anthropic, Google
 HUGE = b'HTTP/1.1 400 X\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nc\r\n{"message":"\r\n'
 PIECE = b"10000\r\n" + b"A" * 0x10000 + b"\r\n"
 PIECES_MAX = 1_000
-"""64 MB in all, more than the buffers of both sockets hold."""
+"""Together the pieces have 64 MB, more than the buffers of both sockets hold."""
 
 
 class Server:

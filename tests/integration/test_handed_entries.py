@@ -1,4 +1,5 @@
-"""Entries that a process appends reach its own followers without the channel; other processes get them published."""
+"""Entries that a process appends reach its own followers without the channel; other processes receive them through the
+channel."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,8 +15,8 @@ from threadcast.store.ports import Appended, Fenced, LogMessage
 from threadcast.store.redis.store import RedisStore
 
 TURNS_UNTIL_SENT = 3
-"""Turns of the loop in which an append is queued and its lane wakes and sends it. An answer that comes sooner does no
-harm here."""
+"""Number of turns of the event loop within which an append is queued, and its lane wakes and sends the append. An
+answer that arrives earlier does no harm here."""
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +45,7 @@ class Follower:
 
 @contextmanager
 def publishes(url: str) -> Iterator[list[int]]:
-    """Yield a list that after the block has the number of messages that scripts have published in it."""
+    """Count the messages that scripts publish during the block. The yielded list holds the count after the block."""
     with redis.Redis.from_url(url) as other:
 
         def count() -> int:

@@ -1,5 +1,5 @@
-"""Tools of HTTP services behind a real `threadcast`: what the services receive, what they return, and where credentials
-stay."""
+"""Tools of HTTP services behind a real `threadcast`: the tests check what the services receive and return, and that no
+other program sees the credentials."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""`threadcast init`: which files it writes, which it keeps, and that a server runs with them."""
+"""Tests which files `threadcast init` writes and which files it keeps, and that a server runs with the files."""
 
 import tomllib
 from pathlib import Path

@@ -24,11 +24,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(120), pytest.mark.row("SES-6")
 MESSAGES = 100_000
 WORDS = "It was a long conversation, and this is one of its many sentences. " * 8
 LONG_SECONDS = 900.0
-"""Maximum seconds of a request. A busy machine takes minutes, and these tests measure no time."""
+"""Maximum seconds of a request. A busy machine may need minutes; the limit is long, because these tests measure no
+time."""
 MEMORY_RATIO_MAX = 12
 """Maximum of the peak memory, less the idle server's memory, in multiples of the file's size. The chat's state in the
-worker, and a checkpoint of it in JSON and compressed, take most of this memory; the body is never held whole, which
-this limit checks."""
+worker, and a checkpoint of it in JSON and compressed, take most of this memory. The limit checks that the body is never
+held whole."""
 
 HEAVY_MESSAGES, HEAVY_TEXT_BYTES = 1_200, 250_000
 HEAVY_RATIO_MAX = 5
@@ -139,7 +140,7 @@ async def imported(client: httpx2.AsyncClient, path: Path) -> None:
 
     answer = await client.post("/v1/chats/import", content=chunks())
     assert answer.json() in ({**NOTHING, "imported": ["large"]}, {**NOTHING, "accepted": ["large"]})
-    # The import stores the chat, and the list shows it only after its last part.
+    # The import stores the chat, and the list shows the chat only after the import's last part.
     while "large" not in [item["id"] for item in (await asked_until_answered(client, "/v1/chats"))["items"]]:
         await anyio.sleep(0.2)
 

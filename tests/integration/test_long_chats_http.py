@@ -1,4 +1,5 @@
-"""A chat long enough for a kept view: each request has exactly the messages of its path, whatever was edited."""
+"""A chat that is long enough for a `KeptView`: each request has exactly the messages of its path, whatever was
+edited."""
 
 from pathlib import Path
 

@@ -56,7 +56,7 @@ async def test_a_server_with_nothing_but_its_address_works_with_the_first_model_
 
 
 async def test_a_server_of_models_that_comes_later_costs_neither_the_start_nor_the_first_answer(tmp_path: Path) -> None:
-    """The server requests the list again when a model is needed, and then knows the names of the models."""
+    """When a model is needed, the server requests the list again, and then knows the names of the models."""
     port = free_port()
     environment = {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
     async with serving(tmp_path, is_durable=True, environment=environment) as server:

@@ -30,8 +30,8 @@ price_cache_read = 0.1
 
 
 def whole(text: str) -> Reply:
-    """Return an answer in one piece. Its usage has 100 tokens read, 60 of them from the cache, and 50 tokens
-    written."""
+    """Return an answer in one piece. The answer's usage reports 100 tokens read, 60 of them from the cache, and 50
+    tokens written."""
     usage: JsonObject = {"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150}
     usage["prompt_tokens_details"] = {"cached_tokens": 60}
     choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}

@@ -43,8 +43,8 @@ CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Wire:
-    """A server that reads a request's head and then calls `answer`. `heads` has the heads that it read, and
-    `connections` is the number of connections."""
+    """A server that reads a request's head and then calls `answer`. `heads` holds the heads that the server has read,
+    and `connections` is the number of connections."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -92,7 +92,7 @@ def saying(*pieces: bytes, then_close: bool = False) -> Answer:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for piece in pieces:
             writer.write(piece)
-            await asyncio.sleep(0.002)  # so that most pieces are separate reads, on which the result must not depend
+            await asyncio.sleep(0.002)  # most pieces are then separate reads; the result must not depend on reads
         if then_close:
             writer.close()
 
@@ -119,7 +119,7 @@ async def test_body_is_whole_whatever_its_framing(pieces: tuple[bytes, ...], clo
 
 
 class Written(asyncio.Transport):
-    """Notes the size of each write, and how often the other task had its turn before."""
+    """Records the size of each write, and how many turns another task had before the write."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""The adapters of Anthropic and Google with the real SDKs against a scripted server: what a stream can do wrong.
+"""The adapters of Anthropic and Google with the real SDKs against a scripted server: the tests send every kind of wrong
+stream.
 
 tests/unit tests how each adapter reads and writes its wire, and tests/peers tests them against other projects' servers.
 """

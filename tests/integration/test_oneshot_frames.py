@@ -182,7 +182,7 @@ async def test_a_conversation_of_somebody_else_is_not_made_not_shown_and_not_cha
     refused = await here.post(AGENT, "bob", **body)
     assert (refused.status_code, refused.json()["code"]) == (409, "id_taken")
     assert await here.read("/v1/chats/mine-1") == before
-    # A deleted chat is not created again, and other principals get the same answer as before the delete.
+    # A deleted chat is not created again, and the answer to other principals does not change with the delete.
     async with httpx2.AsyncClient(base_url=here.server.url) as client:
         await client.delete("/v1/chats/mine-1", headers={"Authorization": "Bearer ann"})
     gone = await here.post(AGENT, "ann", **body)
@@ -251,7 +251,7 @@ async def test_the_page_wire_has_one_terminal_frame_however_the_run_ends(here: D
     assert [body["type"] for body in failed.bodies] == ["status", "status", "error"]
     assert failed.bodies[-1].keys() == {"type", "code", "message", "conversation_id"}
 
-    # A JSON answer reports the same failure by its status.
+    # An answer in JSON reports the same failure by its HTTP status.
     here.model.replies = rounds
     whole = await here.post(PAGE)
     assert (whole.status_code, whole.json()["failure"]["outcome"]) == (200, "limit")

@@ -352,7 +352,7 @@ async def test_provider_can_be_closed_at_any_time_and_opens_again(fake: FakeOpen
 
 
 def test_official_server_is_given_its_own_word_for_the_token_limit() -> None:
-    """OpenAI's reasoning models refuse `max_tokens`; most other servers accept only that name."""
+    """OpenAI's reasoning models refuse the parameter `max_tokens`; most other servers accept only this name."""
     fields = {
         url: OpenAIChat("x", ProviderSettings(base_url=url)).max_tokens_field
         for url in ("https://api.openai.com/v1", "http://127.0.0.1:11434/v1", "https://notopenai.com/v1")

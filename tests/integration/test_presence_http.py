@@ -1,4 +1,4 @@
-"""Presence and typing: readers in any process receive them on request, and they are not in the log."""
+"""Presence and typing: readers in any process receive both on request, and neither is in the log."""
 
 from collections.abc import AsyncIterator
 from itertools import groupby
@@ -34,8 +34,8 @@ async def types(url: str, chat_id: str, body: object, headers: dict[str, str] | 
 
 
 def changes(watcher: ManyWatcher) -> list[tuple[bool, str]]:
-    """Return the changes of typing in c1. Repeated reports count once, because the server passes on reports that come
-    more than a second apart, as on a busy machine."""
+    """Return the changes of typing in c1. Equal reports in a row count as one, because the server passes on repeated
+    reports that are more than a second apart, as happens on a busy machine."""
     return [change for change, _ in groupby((body["typing"], body["by"]) for body in watcher.said("typing", "c1"))]
 
 

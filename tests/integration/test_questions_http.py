@@ -1,4 +1,5 @@
-"""Questions of running tools over real HTTP: what readers see, who may answer, and what ends a question."""
+"""Questions of running tools over real HTTP: the tests check what readers see, which callers may answer, and what ends
+a question."""
 
 import hashlib
 import itertools

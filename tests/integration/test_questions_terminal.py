@@ -89,7 +89,7 @@ def test_a_pipe_answers_and_approve_answers(server: Process) -> None:
 @pytest.mark.parametrize(
     ("question", "line", "value"),
     [
-        ({"text": "?", "options": ["2", "1"]}, "2", "2"),  # an option comes before a number
+        ({"text": "?", "options": ["2", "1"]}, "2", "2"),  # the text of an option has precedence over its number
         ({"text": "?", "schema": {"type": "string"}}, "plain", "plain"),
         ({"text": "?", "schema": {"type": "string"}}, '"quoted"', "quoted"),
         ({"text": "?", "schema": {"type": "integer"}}, "3", 3),

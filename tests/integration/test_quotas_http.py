@@ -58,7 +58,7 @@ async def test_a_caller_over_quota_is_refused_in_every_process_and_nothing_is_ke
             for path in PATHS:
                 oneshot = await client.post(one.url + path, json=body_for(path, "x"), headers=ann)
                 told = oneshot.json().get("error")
-                told = told if isinstance(told, dict) else oneshot.json()  # OpenAI's form, or ours
+                told = told if isinstance(told, dict) else oneshot.json()  # OpenAI's form, or Threadcast's
                 assert (oneshot.status_code, told["code"]) == (429, "rate_limited"), path
             assert set(store.keys("*")) == keys, "nothing was stored"
             known = await command(two.url, "c2", user_message("a", "x"), ann)

@@ -1,9 +1,9 @@
 """Secrets are planted in every input, and then searched for in every output.
 
-A provider's key comes back in the provider's own errors, a caller's token is in `Authorization`, an MCP server has a
-secret in its header and returns it; so do HTTP tools, which forward the caller's token; the prompt contains a secret
-word. No event, snapshot, export, list, metric, log line or stored key may show one of these secrets; the prompt is only
-in the traces, for a caller who may see them.
+A provider returns its key in its own errors. A caller's token is in `Authorization`, and HTTP tools receive and return
+it. An MCP server receives a secret in a header and returns it. The prompt contains a secret word. No event, snapshot,
+export, list, metric, log line or stored key may show one of these secrets; the prompt is only in the traces, for a
+caller who may see them.
 """
 
 import hashlib
@@ -163,7 +163,7 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path, valkey_server: S
 
 
 async def _everything_said(model: FakeOpenAI, url: str) -> dict[str, str]:
-    """Run chats with every kind of failure, and return the answers of all endpoints about them, by endpoint."""
+    """Run chats with every kind of failure, and return, by endpoint, the answers of all endpoints about these chats."""
     # Secrets of other owners are masked, too: the adapter itself masks only its own key.
     said = f"Incorrect API key provided: {KEY}, {TOOL}, Bearer {CALLER}"
     error = {"message": said, "type": "auth", "param": KEY}

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 DEADLINE_SECONDS = 60.0
 MANY = 5_000
-"""So many answers that their number does not limit the pause."""
+"""Number of answers, high enough not to limit the pause."""
 
 SLOW_SECONDS = 0.5
 """The delay of a chunk in each direction: far above the delays of a busy machine, and below the deadline of a

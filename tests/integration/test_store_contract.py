@@ -1,5 +1,5 @@
-"""The contract of every store, 1: posting commands. Checks the answers and repeats of `post` that DISPATCH §4 lists,
-and its traps, by name.
+"""The contract of every store, 1: posting commands. Checks the answers and repeats of `post` that DISPATCH §4 lists.
+Tests of traps (DISPATCH §9) have the trap's number in their name.
 
 Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, through the port alone.
 """

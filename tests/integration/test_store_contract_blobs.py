@@ -1,5 +1,5 @@
-"""The contract of every store, 5: blobs. Blobs belong to one owner, stay once an entry refers to them, and are deleted
-with the chat.
+"""The contract of every store, 5: blobs. Blobs belong to one owner, do not expire once an entry refers to them, and are
+deleted with the chat.
 
 Each test runs on the in-memory twin, on the embedded Valkey and on Redis 7.0, through the port alone.
 """
@@ -153,7 +153,7 @@ async def test_redis_counts_the_days_alike(valkey_store: RedisStore) -> None:
     taken = await owned(store)
     first = entry(taken.head, blobs=(kept.hash, "e" * 64), lifetime="persist")
     await store.append(first)
-    await store.append(first)  # the answer to it was lost
+    await store.append(first)  # repeated as if the answer had been lost
     assert [await ttl(keys.blob(each.hash)) < 0 for each in (kept, passing)] == [True, False]
     assert await ttl(keys.blobs) == -1
     await put(store, kept)

@@ -1,4 +1,5 @@
-"""The contract of every store, 4: the end of a chat and its next life. Delete, import, and their traps, by name."""
+"""The contract of every store, 4: the end of a chat and its next life. Tests delete and import. Tests of traps
+(DISPATCH §9) have the trap's number in their name."""
 
 import anyio
 import pytest
@@ -66,7 +67,7 @@ async def test_trap_6_late_duplicate_of_an_import_revives_nothing(store: Store) 
     again = command("imp", kind="import")
     await store.post(again)
     await store.delete(CHAT, "ann", "n2")
-    assert (await store.post(again)).outcome is PostOutcome.ACCEPTED  # the first answer of this nonce, and no effect
+    assert (await store.post(again)).outcome is PostOutcome.ACCEPTED  # the first answer again, without an effect
     assert await outcomes(store, [command("imp", kind="import", nonce="late")]) == [PostOutcome.DUPLICATE]
     assert await outcomes(store, [command("r2")]) == [PostOutcome.GONE]
 

@@ -131,7 +131,8 @@ async def test_token_put_back_is_heard_by_another_worker(store: Store) -> None:
 
 
 async def test_no_bucket_starves_another_at_the_bell(store: Store) -> None:
-    """One bucket always has a bell and another bucket has one bell: the second bucket is served within one cycle."""
+    """One bucket always has a waiting bell, and another bucket gets a single bell: the second bucket is served within
+    one cycle."""
     busy = store.bucket_of(CHAT)
     quiet = (busy + 5) % store.buckets
     async with store.bell() as bell:

@@ -1,4 +1,5 @@
-"""The contract of every store, 3: the log. Append, load, checkpoints, trims, and their traps, by name."""
+"""The contract of every store, 3: the log. Tests appends, loads, checkpoints and trims. Tests of traps (DISPATCH §9)
+have the trap's number in their name."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""The contract of every store, 2: the ownership of chats. Claim, take, beat, release, hand over, and their traps, by
-name."""
+"""The contract of every store, 2: the ownership of chats. Tests claim, take, beat, release and hand over. Tests of
+traps (DISPATCH §9) have the trap's number in their name."""
 
 import pytest
 
@@ -171,7 +171,8 @@ async def test_take_of_anothers_chat_is_lost(store: Store) -> None:
 
 
 async def test_trap_2_what_was_written_after_the_fence_was_read_by_nobody(store: Store) -> None:
-    """Fence first: the former owner's append fails, and the new owner's load ends with its own fence."""
+    """The new owner writes its fence first: the former owner's append fails, and the new owner's load ends with its own
+    fence."""
     old = await owned(store, "w1", lease_ms=1)
 
     async def is_taken_over() -> bool:

@@ -83,7 +83,7 @@ async def test_only_the_release_that_succeeds_compacts(store: Store) -> None:
     assert (await store.load(CHAT)).checkpoint is None
     assert await store.read_history(CHAT) == []
     assert await store.release(CHAT, "w1", head, None, SHORT) is Released.OK
-    with pytest.raises(Lost):  # the repeated call, after a lost answer
+    with pytest.raises(Lost):  # a repeated call, as after a lost answer
         await store.release(CHAT, "w1", head, None, SHORT)
     assert await store.read_history(CHAT) == [b"part 1"]
 

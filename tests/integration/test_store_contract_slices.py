@@ -119,7 +119,7 @@ async def keys_of(store: RedisStore, pattern: bytes) -> list[bytes]:
 
 
 class Torn(RedisStore):
-    """A store that fails before its call number `at` of a script, or that the test changes at that moment."""
+    """A store that fails before call number `at` of a script, or lets the test change its data at that moment."""
 
     def cut(self, script: str, at: int, wrong: Exception | None = None) -> None:
         inner, calls = self._redis.call, 0

@@ -1,5 +1,5 @@
-"""The channels of a list of chats on one server: one for the list, and during a deploy those of version 0.1.0 (decision
-0049)."""
+"""The channels of a list of chats on one server: one channel for the list, and during a deploy the channels of version
+0.1.0 (decision 0049)."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ async def own_store(own_server: StoreServer) -> AsyncIterator[RedisStore]:
 
 
 OWNER = "ann:feed:list:*"
-"""An owner whose name looks like a channel's and a pattern's."""
+"""An owner whose name looks like the name of a channel and like a pattern."""
 
 
 def _heard(client: redis.Redis) -> redis.client.PubSub:

@@ -74,7 +74,7 @@ async def test_commands_of_one_tick_share_one_pipeline(valkey_server: ServerProc
                 return len(await store.read_inbox("chat99", 1)) == 1
 
             await eventually(all_are_there)
-            # The pipeline, this count and the counts above; not one read for each post.
+            # The server reads the pipeline, this INFO and the commands above, and does not read once for each post.
             assert other.info("stats")["total_reads_processed"] - before < 20
 
 
@@ -152,7 +152,7 @@ async def test_frozen_server_is_unavailable_in_time_and_the_store_recovers_by_it
         await own_store.append(entry(taken.head))
     own_server.process.signal(signal.SIGCONT)
     await eventually(lambda: is_up(own_store))
-    # It is unknown whether the first script ran; a second call with the same arguments settles this.
+    # The caller cannot know whether the first script ran, so it calls the script again with the same arguments.
     assert await own_store.append(entry(taken.head)) in (Appended.OK, Appended.DUP)
     assert len(await own_store.read_log(CHAT)) == 2
 
@@ -167,7 +167,7 @@ async def test_a_store_that_is_gone_is_said_once_as_an_error_and_once_when_it_is
         return bool(said("store.back"))
 
     async with own_store.inbox_signals("w1"):
-        pass  # the connection of the channels is open, so there is one to lose
+        pass  # opens the connection of the channels, which is then lost
     with capture_logs() as lines:
         own_server.kill()
         with pytest.raises(Unavailable, match="channels do not answer"):  # some thirty attempts to connect
@@ -198,7 +198,7 @@ async def test_blocking_bell_of_a_frozen_server_ends_in_time(own_server: StoreSe
 async def test_killed_server_is_unavailable_and_everything_goes_on_after_its_restart(
     own_server: StoreServer, own_store: RedisStore
 ) -> None:
-    with redis.Redis.from_url(own_server.url) as client:  # otherwise a slow disk may cost a killed server its last 2 s
+    with redis.Redis.from_url(own_server.url) as client:  # otherwise the kill may lose the last 2 s
         client.config_set("appendfsync", "always")
     taken = await owned(own_store)
     async with own_store.follow(CHAT) as log_messages, own_store.inbox_signals("w1") as signals:
@@ -210,7 +210,7 @@ async def test_killed_server_is_unavailable_and_everything_goes_on_after_its_res
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(log_messages)).kind == "reconnected"
             assert await anext(signals) is None
-        # The subscription was confirmed again before they were told: no later message is missed.
+        # The subscriptions were confirmed again before these reports, so no later message is missed.
         assert await own_store.append(entry(taken.head)) is Appended.OK
         await own_store.post(command("r2"))
         with anyio.fail_after(WAIT_SECONDS):
@@ -232,7 +232,7 @@ async def test_restart_that_nobody_noticed_costs_nobody_an_error(
 async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: StoreServer, own_store: RedisStore) -> None:
     async with own_store.follow(CHAT) as log_messages:
         own_server.process.signal(signal.SIGSTOP)
-        await anyio.sleep(2.5)  # longer than the tolerated silence: the wait is the condition itself
+        await anyio.sleep(2.5)  # longer than the silence that the store tolerates
         own_server.process.signal(signal.SIGCONT)
         with anyio.fail_after(WAIT_SECONDS):
             assert (await anext(log_messages)).kind == "reconnected"
@@ -241,8 +241,8 @@ async def test_silent_channel_is_found_by_its_ping_and_rebuilt(own_server: Store
 async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
     own_server: StoreServer, own_store: RedisStore
 ) -> None:
-    """The rebuilt channels then have no reader to report to. Once, the wait for this report looped without a pause and
-    blocked all other tasks."""
+    """The rebuilt channels then have no reader to report to. An earlier version waited for this report in a loop
+    without a pause, which blocked all other tasks."""
     with capture_logs() as logs:
         async with own_store.follow(CHAT):
             own_server.kill()
@@ -254,7 +254,7 @@ async def test_the_last_reader_may_leave_while_the_channels_are_rebuilt(
         own_server.kill()
         own_server.start()
     longest_seconds = 0.0
-    for _ in range(60):  # for as long as the rebuild may take: the time for which the event loop is blocked
+    for _ in range(60):  # while the channels are rebuilt, measure how long the event loop is blocked
         asked_at = time.monotonic()
         await anyio.sleep(0.01)
         longest_seconds = max(longest_seconds, time.monotonic() - asked_at)

@@ -27,7 +27,7 @@ LAST = b"*3\r\n$3\r\nSET\r\n$4\r\nlast\r\n$5\r\nthing\r\n"
 
 
 class Harness:
-    """Files of a store with some keys, whose server does not run."""
+    """The files of a store that holds some keys; no server runs on them."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir

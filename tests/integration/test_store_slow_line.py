@@ -1,4 +1,4 @@
-"""Over a slow connection, large commands and answers get the time that they need, and small ones do not wait for
+"""Over a slow connection, large commands and answers get the time that they need, and small commands do not wait for
 them."""
 
 import time
@@ -21,7 +21,8 @@ pytestmark = pytest.mark.anyio
 
 BYTES_PER_SECOND = 3_000_000
 LARGE_BYTES = 10_000_000
-"""Sending this takes 3.3 s on this connection, more than a small command may take; receiving it takes as long."""
+"""Sending this many bytes takes 3.3 s on this connection, more than a small command may take; receiving them takes as
+long."""
 
 LARGE = BlobPut(chat_id=CHAT, owner="ann", blob=Blob("a" * 64, "x/y", b"x" * LARGE_BYTES), ttl_seconds=60)
 

@@ -1,4 +1,5 @@
-"""Chats and processes that tools begin, over real HTTP: what watchers of parent and child see, and who sees them."""
+"""Chats and processes that tools begin, over real HTTP: the tests check what watchers of parent and child see, and
+which callers can see them."""
 
 import json
 import time
@@ -64,7 +65,7 @@ async def listed(server: Process, query: str = "") -> list[str]:
 
 
 async def only_child(server: Process, parent_id: str) -> str:
-    """Return the same for a reader that joins after the announcement."""
+    """Return the id of the first child, for a reader that joins after the announcement."""
     with anyio.fail_after(DEADLINE_SECONDS):
         while not (found := await listed(server, f"&parent_id={parent_id}")):
             await anyio.sleep(0.02)

@@ -1,5 +1,5 @@
-"""Temporary chats: no list and no feed shows them, they are kept while they run, and they expire an hour after their
-last change."""
+"""Temporary chats: no list and no feed shows such chats; the chats are kept while they run, and expire an hour after
+their last change."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def lifetimes(fleet: Fleet, chat_id: str) -> dict[str, int]:
     """Return the seconds until each of a chat's keys expires, rounded to a minute; -1 for a key that never expires."""
     found: dict[str, int] = {}
     for key in fleet.store.client.scan_iter(f"tc:*:chat:{chat_id}:*"):
-        if (left_ms := fleet.store.client.pttl(key)) != -2:  # not renamed or deleted meanwhile
+        if (left_ms := fleet.store.client.pttl(key)) != -2:  # the key was not renamed or deleted meanwhile
             found[key.decode().rpartition(":")[2]] = round(left_ms / 60_000) * 60 or -1
     return found
 

@@ -1,4 +1,5 @@
-"""Export and import over HTTP: a chat returns byte for byte, no chat is overwritten, and none is imported partially."""
+"""Export and import over HTTP: an imported chat equals the exported chat byte for byte, no chat is overwritten, and no
+chat is imported partially."""
 
 import json
 import uuid

@@ -1,7 +1,7 @@
-"""Known mistakes of other systems (PROTOCOL §4, §9), each with a test that fails if Threadcast makes the mistake too.
+"""Known mistakes of other systems (PROTOCOL §4, §9), each with a test that fails if Threadcast makes the same mistake.
 
-These tests bring a real server into the state over HTTP; `test_traps_of_readers.py` has the tests that need a store
-which a test can pause.
+These tests bring a real server into the state of each mistake over HTTP; `test_traps_of_readers.py` has the tests that
+need a store that can be paused.
 """
 
 import json
@@ -179,8 +179,8 @@ async def test_trap_duplicate_window_in_memory_only(tmp_path: Path) -> None:
 
 
 async def test_trap_cancelled_id_that_can_never_be_used(server: Process, chat_id: str) -> None:
-    """The mistake: a cancel that arrives before its command, or after it ran, leaves a mark, and the id is refused for
-    ever."""
+    """The mistake: a cancel that arrives before its command, or after the command ran, leaves a mark, and the command's
+    id is refused for ever."""
     await command(server.url, chat_id, user_message("first", "hi"))
     async with watching(server.url, chat_id) as tab, httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         await tab.at_rest()
@@ -251,8 +251,8 @@ FORGED = "one\n\nid: 9-9-9\ndata: {}\r\n\r\nevent: evil\rdata: x\u2028\u0085end\
 
 
 async def test_trap_raw_newline_in_a_delta_forging_an_sse_field(server: Process, chat_id: str) -> None:
-    """The mistake: a model writes a line end and `id:`, the text is sent unchanged, and the client takes it for a field
-    of the server."""
+    """The mistake: a model writes a line end and `id:`, the text is sent unchanged, and the client treats the model's
+    line as a field from the server."""
     raw = b""
     async with watching(server.url, chat_id) as tab, httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         address = f"{server.url}/v1/chats/subscribe?chat_id={chat_id}"

@@ -1,8 +1,8 @@
 """Known mistakes of other systems between the log and the readers; a test can show them only on a store that it can
 pause.
 
-These tests use the real writer, hub, relay and subscriber; see `test_traps.py` for mistakes that a real server can be
-brought into.
+These tests use the real writer, hub, relay and subscriber; `test_traps.py` tests the mistakes that can be caused on a
+real server.
 """
 
 import anyio

@@ -85,7 +85,7 @@ async def test_claude_is_asked_in_the_project_and_a_token_that_expires_is_fetche
     wire = WIRES["anthropic"]
     answer = [wire.text, wire.stop]
     # Google's library treats a token as expired some minutes before its expiry, so tokens of one second are expired at
-    # once. The SDK applies this to a token that it has just fetched, too.
+    # once. The SDK treats a token that it has just fetched in the same way.
     fake.replies = [token("unused", 1), token("first", 1), Reply(answer)]
     fake.replies += [token("second", 3600), Reply(answer), Reply(answer)]
     settings = Settings(

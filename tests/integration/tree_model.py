@@ -1,6 +1,6 @@
 """The tree of messages in the model of a chat, and the demo models' answers to a path of the tree.
 
-It consists of a dict of nodes in the order of their creation, and the numbers of the nodes on the active path. See
+The tree is a dict of nodes in the order of their creation, and the numbers of the nodes on the active path. See
 `chat_model.py`.
 """
 

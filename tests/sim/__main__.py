@@ -1,8 +1,9 @@
 """`python -m tests.sim`: runs many seeds, or one seed with its history, or searches without each safety rule.
 
-python -m tests.sim --seeds 20000            over all processors; exit status 1 if a seed fails
-python -m tests.sim --seed 1234 --history    what happened, in virtual milliseconds
-python -m tests.sim --mutations              each rule switched off: how many seeds until that is seen, and as what
+- `--seeds 20000` runs many seeds over all processors; the exit status is 1 if a seed fails.
+- `--seed 1234 --history` runs one seed, and prints its history in virtual milliseconds.
+- `--mutations` switches each rule off, and prints how many seeds it takes to notice the missing rule, and by which
+  failure.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The rules of durable agents, each switched off in the real code.
 
-Each mutation is what a careless author of `agent_loop/durable` might have written. Each mutation removes one rule, and
-the book of the schedule (`book.py`) or another check must notice it.
+Each mutation is code that a careless author of `agent_loop/durable` might have written. Each mutation removes one rule,
+and the book of the schedule (`book.py`) or another check must notice it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ __all__ = ["AGENT_RULES"]
 
 
 def _not_decoded(put: Put) -> None:
-    """Mutation: the first execution receives what the step returned, and a replay what the log holds."""
+    """Mutation: the first execution receives the step's return value, and a replay receives the value in the log."""
     real_end, real_value = results.ended_with, results.value_of
     raw: dict[int, tuple[Operation, object]] = {}
 
@@ -238,7 +238,7 @@ def _attempt_repeated(put: Put) -> None:
 
 
 def _frameworks_hold_their_branch(put: Put) -> None:
-    """Mutation: the branch around the tasks of a framework never counts as waiting."""
+    """Mutation: the branch around the tasks of a framework is never treated as waiting."""
     real = Branches.operation
 
     @contextmanager

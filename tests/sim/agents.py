@@ -1,9 +1,9 @@
-"""The durable agents of a schedule: a player runs a program on the real `AgentContext`, and reports to the book what it
-receives.
+"""The durable agents of a schedule: a player runs a program on the real `AgentContext`, and reports the values that it
+receives to the book.
 
 The arguments of an operation depend on the results of the operations before it, so a wrong value spreads as in a real
-agent. The player's only input is the context. The values that it draws itself (the variant of a fickle answer, the
-number of a step's value) differ on purpose between executions.
+agent. The player's only input is the context. The values that the player draws itself (the variant of a fickle answer,
+the number of a step's value) differ on purpose between executions.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ _ERRORS = (StepFailed, OutcomeUnknown, CallFailed, CallDenied, Rejected, Attempt
 
 
 def agents_of(world: "World", worker: str, has_new_code: bool) -> CustomAgents:
-    """Return the agents that a worker has. In a fifth of the seeds, the first worker in the second place has no
+    """Return the agents of a worker. In a fifth of the seeds, the first worker at the second place (`w1-0`) has no
     agents."""
     if world.plan.seed % 5 == 3 and worker == "w1-0":
         return CustomAgents([])
@@ -93,7 +93,7 @@ class _Player:
         seen: list[str] = []
         number = 0
         for index, op in enumerate(ops):
-            if op.kind in ("framework", "attempt"):  # its operations have separate keys
+            if op.kind in ("framework", "attempt"):  # the framework's operations have separate keys
                 seen.append(await self._op(op, f"{prefix}f{index}", seen))
                 continue
             key = f"{prefix}.{number}" if prefix else str(number)
@@ -282,7 +282,7 @@ class _Player:
         return said
 
     async def _attempt(self, op: Op, key: str) -> str:
-        """Carry out a step or a call that must not be repeated, and whose outcome the journal may not know."""
+        """Carry out a step or a call that must not be repeated, and whose outcome may be missing in the journal."""
         done = await self._ctx.seam.get(key)
         if done is None:
             await self._ctx.seam.attempt(key)

@@ -1,9 +1,9 @@
-"""The judge of durable agents: it compares the log's record of each operation with what every execution of a function
-received.
+"""The judge of durable agents: it compares the log's record of each operation with the values that every execution of a
+function received.
 
-The store reports each entry to the book, and the players (`agents.py`) report what they receive, at the moment when it
-happens. The book compares the two, and in the end judges the chat. It decodes the log's bytes itself, so its record of
-results does not depend on the code under test.
+The store reports each entry to the book, and the players (`agents.py`) report each value at the moment when they
+receive it. The book compares the two, and in the end judges the chat. The book decodes the log's bytes itself, so its
+record of results does not depend on the code under test.
 """
 
 from collections import Counter
@@ -78,7 +78,7 @@ class Execution:
         self._book.see((*self._run, key), kind, name, said)
         for each, (pending_kind, value) in list(self._pending.items()):
             scope = each.partition(":")[0] if ":" in each else each.rpartition(".")[0]
-            if key.startswith(f"{scope}.") or not scope:  # an append of this branch or of a branch inside it came after
+            if key.startswith(f"{scope}.") or not scope:  # this branch or a branch inside it has appended since
                 self._book.see_recorded((*self._run, each), pending_kind, value)
                 del self._pending[each]
 
@@ -87,8 +87,8 @@ class Execution:
         self._pending[key] = (kind, said)
 
     def see_call(self, call_id: str, said: str, *, has_result: bool = False) -> None:
-        """Record the result of a call that a framework received; the log must already hold it. `has_result`: the log
-        has a value in place of a message."""
+        """Record the result of a call that a framework received; the log must already hold it. With `has_result`, the
+        log holds a value in place of a message."""
         self._book.see_call((*self._run, call_id), call_id, said, has_result=has_result)
 
     def call_effect(self, call_id: str, retry: str) -> None:
@@ -101,8 +101,8 @@ class Execution:
 
 
 class Book:
-    """`records` has each operation's records, in the order of the log. `texts` are all texts that an answer may have,
-    by the tag at their beginning."""
+    """`records` holds each operation's records, in the order of the log. `texts` holds all texts that an answer may
+    have, by the tag at their beginning."""
 
     def __init__(self, world: "World") -> None:
         self.world = world
@@ -225,8 +225,8 @@ class Book:
                 return True
 
     def _check_rest(self, head: str, is_second_look: bool) -> None:
-        """Check that a parked chat holds no lease and no task; a chat that is held at this moment may be about to
-        continue."""
+        """Check that a parked chat holds no lease and no task; a chat that a worker holds at this moment may be about
+        to continue."""
         chat, bucket = self.world.store.chat("c1"), self.world.store.bucket
         alive = [each for each in self.executions if each.process is not None and not each.process.is_stopped]
         if chat.head != head or chat.inbox or not (bucket.own or alive):
@@ -271,8 +271,8 @@ class Book:
             self.world.fail(f"{at} returned {said} after it had returned {before}")
 
     def see_recorded(self, at: _At, kind: str, said: str) -> None:
-        """Check a received value that an append had to store: that append is durable. A gather has no value in the log,
-        and a version needs no value if later operations are in the journal."""
+        """Check that a received value which an append had to store is in the log. A gather has no value in the log, and
+        a version needs no value if later operations are in the journal."""
         record = self.last(at)
         if kind == "gather" or (kind == "version" and record is None):
             self._agree(at, said)

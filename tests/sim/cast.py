@@ -1,7 +1,7 @@
 """The model and the tools of a schedule: their answers depend on their input alone.
 
 The last word of a user's text selects the model's behaviour: `say`, `slow`, `hang`, `once`, `safe`, `ask`, `ide`,
-`kill`. So the right text of every answer can be computed from the log alone, without knowing which process wrote it.
+`kill`. So the right text of every answer can be computed from the log alone, whichever process wrote the answer.
 `answer_to` is the only source of text.
 """
 

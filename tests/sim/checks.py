@@ -1,8 +1,8 @@
 """The conditions that must hold when a schedule has settled, after any sequence of failures.
 
 Each check reads the log from its very first entry (`store.history`), the owner's cached state, the readers and the
-tools' own memory, and no report of the parts under test about themselves. A check that fails is a sentence in the
-world's `failures`. After a rollback, a lost command counts as lost only if its client could have kept it.
+tools' own memory, and trusts no report of the parts under test about themselves. A check that fails adds a sentence to
+the world's `failures`. After a rollback, a missing command is a failure only if its client could have kept the command.
 """
 
 from collections import Counter
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 __all__ = ["check_end", "check_shown", "unsettled"]
 
 CLIENTS_ONE_IN = 4
-"""Share of seeds in which a client also begins in the middle; readers do the same all the time, and are compared with
-the log in every seed that has readers."""
+"""Share of seeds in which a client also begins in the middle; readers also begin in the middle all the time, and are
+compared with the log in every seed that has readers."""
 
 
 _WITH_EFFECTS = frozenset({MessageAdded, ThreadUpdated, Ack})
-"""The events in which a command's effect can appear; most events are others."""
+"""The types of events in which a command's effect can appear; most events have other types."""
 
 
 def check_shown(world: "World", reader: "Reader") -> None:
-    """Check that everything a reader was shown since its last snapshot is part of the log. This holds at every moment,
-    unless a failover takes entries back."""
+    """Check that everything a reader was shown since its last snapshot is part of the log. The condition holds at every
+    moment, unless a failover takes entries back."""
     if world.rollbacks or world.deletes or not reader.shown:
         return
     _compare_shown(world, reader)
@@ -149,8 +149,8 @@ def _check_readers(world: "World", state: ChatState) -> None:
 
 
 def _check_commands(world: "World") -> None:
-    """Check that every command that the store still remembers had its effect exactly once, or was refused and had
-    none."""
+    """Check that every command that the store still remembers had its effect exactly once, or was refused and had no
+    effect."""
     finals: Counter[str] = Counter()
     accepted: set[str] = set()
     effects: Counter[str] = Counter()
@@ -190,7 +190,8 @@ def _check_commands(world: "World") -> None:
 
 
 def _check_interrupts(world: "World") -> None:
-    """Check that a message that interrupts is added in the very entry that takes it up, so nothing comes between."""
+    """Check that a message that interrupts is added in the same entry that takes up its command, so that no event comes
+    between."""
     urgent = {name for name, client in world.clients.items() if client.said.kind == "urgent"}
     for entry in world.store.history.get("c1", ()) if urgent else ():
         events = decode_once(entry.events)
@@ -202,8 +203,8 @@ def _check_interrupts(world: "World") -> None:
 
 
 def _check_answers(world: "World", state: ChatState) -> None:
-    """Check that the text of each uninterrupted answer is the model's, byte for byte, and that any other text is a
-    beginning of it."""
+    """Check that the text of each uninterrupted answer is the model's, byte for byte, and that the text of any other
+    answer is a beginning of the model's."""
     before = ""
     for message in active_path(state):
         text = text_of(message.content)
@@ -236,7 +237,7 @@ def _check_tools(world: "World") -> None:
 
 
 def unsettled(world: "World") -> str:
-    """Describes the work that is still to be done; '' when there is none."""
+    """Describes the work that is still to be done, or returns '' if no work is left."""
     if not world.is_quiet:
         return "not yet quiet"
     waiting = [name for name, client in world.clients.items() if not client.is_done]

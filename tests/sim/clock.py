@@ -1,6 +1,6 @@
 """Replaces time and randomness in the product's modules while a simulation is installed.
 
-Every module of `server` and `protocol` that imports the standard `time`, `random` or `secrets` gets a stand-in that
+Every module of `server` and `protocol` that imports the standard `time`, `random` or `secrets` gets a substitute that
 belongs to the running schedule. Nothing else is changed, and the end of `installed` restores everything. Constants that
 only lengthen waits are shortened, in proportion to the lease. No number in a schedule depends on the machine.
 """
@@ -48,7 +48,7 @@ LEASE_SECONDS = 1.0
 proportion."""
 
 decode_once = lru_cache(2_000)(decode_events)
-"""Owner, relays and checks read the same bytes."""
+"""Decodes each entry once, because owner, relays and checks read the same bytes."""
 
 _SHORTENED: dict[Any, dict[str, object]] = {
     host: {"STORE_PAUSE_SECONDS": 0.2, "QUARANTINE_MS": 2_000_000},
@@ -93,7 +93,7 @@ def current(chance: Chance) -> Iterator[None]:
     CURRENT[:] = [chance]
     loop = chance.loop
     _TIME.monotonic = loop.time
-    if (running := getattr(asyncio.tasks, "_current_tasks", None)) is not None:  # as Python 3.11 to 3.13 call it
+    if (running := getattr(asyncio.tasks, "_current_tasks", None)) is not None:  # its name in Python 3.11 to 3.13
         vars(anyio_backend)["current_task"] = partial(
             running.get, loop
         )  # without asyncio's frame; `installed` restores it

@@ -1,9 +1,9 @@
 """An event loop on virtual time, and the processes that live on it.
 
-No selector, no socket, no thread: when nothing is ready, the clock jumps to the next timer. Every callback belongs to
-the process in whose context it was scheduled, so a process can be frozen (SIGSTOP: its callbacks wait) or killed (kill
--9: they are never run again) at any instant, whatever its code does. It does not depend on Threadcast. The order of
-callbacks depends only on the program and its seed, never on memory addresses or the machine.
+The loop has no selector, socket or thread: when no callback is ready, the clock jumps to the next timer. Every callback
+belongs to the process in whose context it was scheduled, so a process can be frozen (SIGSTOP: its callbacks wait) or
+killed (kill -9: they are never run again) at any instant, whatever its code does. The module does not depend on
+Threadcast. The order of callbacks depends only on the program and its seed, never on memory addresses or the machine.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _Ts = TypeVarTuple("_Ts")
 
 
 STEPS_MAX = 100_000
-"""A schedule takes some hundreds to some thousands of turns; one that takes this many is in an endless loop."""
+"""A schedule takes some hundreds to some thousands of turns; a schedule that takes this many is in an endless loop."""
 
 
 class Stuck(Exception):
@@ -167,14 +167,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
             events._set_running_loop(None)
         return main.result()
 
-    def _close_later(self, left: AsyncGenerator[Any, Any]) -> None:  # Any: whatever it yields
+    def _close_later(self, left: AsyncGenerator[Any, Any]) -> None:  # Any: values of any type
         """An async generator without references is closed in a later step of the loop."""
         self.call_soon(self.create_task, left.aclose())
 
-    def _turns(self, main: "asyncio.Task[Any]") -> None:  # Any: whatever it returns
+    def _turns(self, main: "asyncio.Task[Any]") -> None:  # Any: `main` may return any value
         """Run until `main` is done: timers whose time has come become ready; if no callback is ready, the clock jumps
-        to the next timer. Then all ready callbacks run; the callbacks that they schedule wait for the next step. This
-        is one function for speed, because a schedule spends most of its time here."""
+        to the next timer. Then all ready callbacks run; the callbacks that they schedule wait for the next step. The
+        steps are in one function for speed, because a schedule spends most of its time in this loop."""
         soon, timers = self._soon, self._timers
         take = soon.popleft
         while not main.done():

@@ -1,8 +1,9 @@
-"""Each safety rule, switched off in the real code: the search must notice, or it proves nothing.
+"""Each safety rule, switched off in the real code: the search must notice each missing rule, or the search proves
+nothing.
 
 A mutation replaces one function of the product, or one step of the in-memory store, by a version that a careless author
-might have written. It applies only inside `switched_off` (`rules.py`). `search.py` counts how many seeds it takes until
-one fails. A mutation removes one thing, and leaves every other protection in place.
+might have written. A mutation applies only inside `switched_off` (`rules.py`). `search.py` counts the seeds up to the
+first that fails. A mutation removes one protection, and leaves every other protection in place.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 A client posts through a web node, repeats with the same nonce while it gets no answer, and posts every command without
 an ack again, with another nonce, perhaps through another node. A reader is the whole path from the log: hub, relay,
-subscriber, connection, bytes, parser, reducer. Both use only what a real client could know.
+subscriber, connection, bytes, parser, reducer. Both use only information that a real client could have.
 """
 
 import asyncio
@@ -73,7 +73,8 @@ class Node(Process):
 
 
 class Reader:
-    """Reads the chat at `node`, and resumes where it stopped. `shown` are the events since its last snapshot."""
+    """Reads the chat at `node`, and resumes where it stopped. `shown` holds the events that it received since its last
+    snapshot."""
 
     def __init__(self, world: "World", node: Node) -> None:
         self._world = world
@@ -164,13 +165,14 @@ class Reader:
         self._decide()
 
     def _decide(self) -> None:
-        """A person who learns from an event or a snapshot that a call waits for a decision decides soon."""
+        """When an event or a snapshot shows a person that a call waits for a decision, the person decides soon."""
         if self.state is not None and (reasons := self.state.runtime.pause_reasons):
             self._world.decide_soon([reason.tool_call_id for reason in reasons])
 
 
 class Client:
-    """One command's sender. `is_done`: the client has seen the command's ack, or the command was refused."""
+    """One command's sender. `is_done` is true once the client has seen the command's ack, or the command was
+    refused."""
 
     def __init__(self, world: "World", said: Said) -> None:
         self._world = world

@@ -1,5 +1,5 @@
-"""Draws the plan of a seed: the messages of each client with their times, and the failures. It is drawn before anything
-runs, from the seed alone.
+"""Draws the plan of a seed: the messages of each client with their times, and the failures. The plan is drawn before
+anything runs, from the seed alone.
 
 A `Mix` is a kind of failure conditions. A seed draws one mix, so that each schedule stays short and its faults
 coincide. `world.py` carries the plan out. Everything that can be decided before the start is decided here, and printed
@@ -15,14 +15,15 @@ __all__ = ["MIXES", "Mix", "Plan", "Said", "Trouble", "plan_of"]
 
 @dataclass(frozen=True)
 class Mix:
-    """`calls`: chance of each fault per call of the store. `lost`: the share of lost wake-up tokens, inbox signals and
-    published messages. `troubles`: kinds of larger trouble, of which each seed draws `count`. `scripts`: weights of the
-    words that a user may say (`cast.py`). `is_behind`: the store's clock steps back by a minute at the start, so that
-    after a failover the same ids occur again. `watched`: the share of schedules in which a reader follows the chat; in
-    the others only the store's log shows what happened. `has_versions`: one worker has the next version, others may
-    change to that version and back, and in the end all have it. `looks`: workers search for owners without a listener;
-    in other mixes only the end of a lease shows a dead owner. `agents`: durable agents answer; `changes`: a deploy
-    changes their code; `frameworks`: they are framework agents, which use the seam."""
+    """The failure conditions of a schedule. `calls` has the chance of each fault per call of the store, and `lost` the
+    share of lost wake-up tokens, inbox signals and published messages. `troubles` names kinds of larger trouble, of
+    which each seed draws `count`. `scripts` has the weights of the words that a user may say (`cast.py`). With
+    `is_behind`, the store's clock steps back by a minute at the start, so that after a failover the same ids occur
+    again. `watched` is the share of schedules in which a reader follows the chat; in the others only the store's log
+    shows what happened. With `has_versions`, one worker has the next version, other workers may change to that version
+    and back, and in the end all workers have it. With `looks`, workers search for owners without a listener; in other
+    mixes only the end of a lease shows a dead owner. With `agents`, durable agents answer; with `changes`, a deploy
+    changes the agents' code; with `frameworks`, the agents are framework agents, which use the seam."""
 
     calls: dict[str, float] = field(default_factory=dict)
     lost: dict[str, float] = field(default_factory=dict)
@@ -222,7 +223,7 @@ MIXES: dict[str, Mix] = {
 
 @dataclass(frozen=True)
 class Said:
-    """A command. `target`: the request id that the command refers to."""
+    """A command. `target` is the request id that the command refers to."""
 
     at: float
     request_id: str
@@ -233,7 +234,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Trouble:
-    """`seconds`: the duration, or the size of a step."""
+    """A larger trouble. `seconds` is its duration, or the size of a clock's step."""
 
     at: float
     kind: str

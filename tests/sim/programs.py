@@ -2,7 +2,7 @@
 alone.
 
 A `Program` is data; `agents.py` plays it on a real `AgentContext`. Two workers with the same code draw the same
-program, and two programs differ only where the plan says that a deploy has changed the code.
+program. Workers with different code draw programs that differ only where the plan changes the code by a deploy.
 """
 
 import random
@@ -34,9 +34,9 @@ DEPTH_MAX = 2
 
 @dataclass(frozen=True)
 class Op:
-    """One operation. `name` is the step, the tool or the version; `how` chooses the error in a step or an answer.
-    `is_strict`: the branch does not catch the operation's error. `changed`: the operation that new code has in this
-    place, if a deploy changes it; with `guard` the new code requests that version first."""
+    """One operation. `name` is the step, the tool or the version; `how` chooses the error in a step or an answer. With
+    `is_strict`, the branch does not catch the operation's error. `changed` is the operation that new code has in this
+    place, if a deploy changes it; with `guard`, the new code requests that version first."""
 
     kind: str
     name: str = ""
@@ -51,9 +51,9 @@ class Op:
 
 @dataclass(frozen=True)
 class Program:
-    """`restarts`: the number of times that the agent begins again from the top. `is_stubborn`: it catches its
-    cancellation, and continues. `guard`: the version that new code requests before its changed step; '' if it requests
-    no version."""
+    """`restarts` is the number of times that the agent begins again from the top. With `is_stubborn`, the agent catches
+    its cancellation and continues. `guard` is the version that new code requests before its changed step, or '' if it
+    requests no version."""
 
     ops: tuple[Op, ...]
     restarts: int = 0
@@ -63,8 +63,8 @@ class Program:
 
 @lru_cache(1_000)
 def program_of(seed: int, request_id: str, changes: bool, frameworks: bool = False) -> Program:
-    """Return the program for the run that this command begins. `changes`: a deploy changes one of its steps.
-    `frameworks`: it begins with operations of a framework."""
+    """Return the program for the run that this command begins. With `changes`, a deploy changes one of the program's
+    steps. With `frameworks`, the program begins with operations of a framework."""
     draw = random.Random(f"agent {seed} {request_id}")
     if frameworks:
         return _framework_program(draw)

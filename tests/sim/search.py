@@ -34,7 +34,7 @@ _KEPT: list[World] = []
 
 @dataclass
 class Found:
-    """The results of several seeds. `failed` has each failed seed with sentences about its failures."""
+    """The results of several seeds. `failed` holds each failed seed with sentences about its failures."""
 
     seeds: int = 0
     seconds: float = 0.0
@@ -68,8 +68,8 @@ def run_some(
     stop_at_first: bool = False,
     page_bytes: int = LOG_PAGE_BYTES,
 ) -> Found:
-    """Run these seeds, one after the other, in this process, with `rule` switched off. Pages of a log have
-    `page_bytes`."""
+    """Run these seeds, one after the other, in this process, with `rule` switched off. Logs are read in pages of
+    `page_bytes` bytes."""
     found = Found()
     begun = time.process_time()
     with installed(), switched_off(rule), _without_gc():
@@ -113,7 +113,7 @@ def find_in_haste(rule_name: str) -> Found:
 
 def pool(processes: int) -> Pool:
     """Yield a pool of Python processes that end after a few pieces of work."""
-    context = get_context("forkserver")  # modules are loaded once for all of them
+    context = get_context("forkserver")  # modules are loaded once for all processes
     context.set_forkserver_preload([__name__])
     return context.Pool(processes, _leave_at_once, maxtasksperchild=TASKS_PER_PROCESS)
 

@@ -1,8 +1,9 @@
 """Judges takeovers: checks when a worker may treat an owner without a listener as dead, and the effects of that
 takeover.
 
-The store reports each claim, fence and verdict to it; `troubles.py` reports each lost connection. Unlike a worker, it
-has the real time at which each connection was lost. A broken rule is a sentence in the world's `failures`.
+The store reports each claim, fence and verdict to the judge; `troubles.py` reports each lost connection. Unlike a
+worker, the judge knows the real time at which each connection was lost. Each broken rule adds a sentence to the world's
+`failures`.
 """
 
 from collections.abc import Sequence
@@ -73,7 +74,7 @@ class Silence:
         self._fenced.add(worker)
 
     def judged(self, worker: str, owner: str) -> None:
-        """`worker` has ended the leases of `owner`."""
+        """Judge that `worker` has ended the leases of `owner`."""
         now = self._world.loop.now
         COUNTS["silent owner judged"] += 1
         COUNTS["live owner judged"] += not any(each.name == owner for each in self._world.dead)
@@ -90,7 +91,7 @@ class Silence:
         """Check an effect of a tool that may not run twice: the log must not yet hold an outcome of the call."""
         world = self._world
         if process is None or self._frozen_at.get(process.name, -1.0) >= began_at:
-            return  # code in a frozen process cannot know how late it is
+            return  # code in a frozen process cannot know the time
         is_clock_wrong = any(trouble.kind in ("clock", "back") for trouble in world.plan.troubles)
         if world.rollbacks or world.deletes or is_clock_wrong:
             return

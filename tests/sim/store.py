@@ -2,8 +2,8 @@
 
 `SimStore` is the real `MemoryStore` with one bucket, a clock that may step, a copy of every trimmed entry, and replicas
 that can replace it. A `Way` is the connection that a process holds: its calls take time, are refused, lose their reply,
-arrive late or twice, as the schedule draws. A call that was sent is carried out even when its sender dies. `world.py`
-decides about failures. A step of the store is atomic, even if its call fails or is cancelled.
+arrive late or twice, as the schedule decides at random. A call that was sent is carried out even when the process that
+sent it dies. `world.py` decides about failures. A step of the store is atomic, even if its call fails or is cancelled.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ __all__ = ["Replica", "SimStore", "Way"]
 _T = TypeVar("_T")
 
 DENIED_WHEN_FULL = frozenset({"post", "append", "take", "claim", "dead_letter"})
-"""Scripts without `allow-oom`: Redis refuses them when its memory is full (DISPATCH §4)."""
+"""Scripts without `allow-oom`: Redis refuses such scripts when its memory is full (DISPATCH §4)."""
 
 
 class _Wires(_Switchboard):
@@ -96,8 +96,8 @@ def _copy_bucket(bucket: Bucket) -> Bucket:
 
 
 class SimStore(MemoryStore):
-    """`history`: the untrimmed log of each chat, without entries that were rolled back; `former`: the logs of each
-    chat's earlier lives."""
+    """`history` holds the untrimmed log of each chat, without entries that were rolled back; `former` holds the logs of
+    each chat's earlier lives."""
 
     def __init__(self, world: "World") -> None:
         super().__init__(world.store_ms)
@@ -193,7 +193,7 @@ class SimStore(MemoryStore):
         return self._buckets[0]
 
     def restore(self, replica: Replica) -> None:
-        """Restore the replica's data: everything written since the replica was made is lost."""
+        """Restore the replica's data: all data that was written since the replica was made is lost."""
         self._chats = {name: _copy(chat) for name, chat in replica.chats.items()}
         self._buckets = [_copy_bucket(replica.bucket)]
         self.history = {name: list(entries) for name, entries in replica.history.items()}
@@ -246,18 +246,19 @@ class _Call(Generic[_T]):
                 self._answer.set_result(value)  # type: ignore[arg-type]  # without trouble it is the step's own
         elif fault == "lost":
             world.later(world.draw_between(0.05, 0.4), self.reply, Unavailable("the store did not answer in time"))
-        elif fault == "dies" and process.is_dead:  # clients that had not noticed its death called a dead process
+        elif fault == "dies" and process.is_dead:  # clients did not notice the process's death, and called it
             self.reply(Unavailable("the web process does not answer"))
         elif fault == "dies":
             world.kill(process)
 
 
 class Way(MemoryStore):
-    """The store as one process sees it. It holds no data of a `MemoryStore`; the parts under test use only the methods
-    that are overridden here."""
+    """The store as one process sees it. The object holds no data of a `MemoryStore`; the parts under test use only the
+    methods that this class overrides."""
 
     def __init__(self, world: "World", process: Process, *, has_clients: bool = False) -> None:
-        """`has_clients`: clients outside of the process wait for its calls, and get an error when the process dies."""
+        """With `has_clients`, clients outside of the process wait for its calls, and get an error when the process
+        dies."""
         self._world = world
         self._process = process
         self._harness = world.store
@@ -416,7 +417,7 @@ class _Bell:
         self._harness = harness
 
     async def wait(self, timeout_seconds: float) -> int | None:
-        return await self._harness.pop_bell([0], 3.0)  # longer than in the product, which only saves turns of the loop
+        return await self._harness.pop_bell([0], 3.0)  # a longer wait than the product's saves turns of the loop
 
     async def put_back(self, bucket: int) -> None:
         self._harness.ring(bucket)

@@ -1,7 +1,7 @@
 """Counts the rare states that a search reached, and replaces the product's metrics by counters without a registry.
 
-There is one object per Python process; reading the counters resets them. It does not depend on schedules. A state that
-no seed reaches is not tested, so `test_sim.py` asserts every name here.
+There is one object per Python process; reading the counters resets them. The module does not depend on schedules. A
+state that no seed reaches is not tested, so `test_sim.py` asserts every name here.
 """
 
 from collections import Counter

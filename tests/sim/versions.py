@@ -29,7 +29,7 @@ NEWER = FORMAT_VERSION + 1
 
 
 def understood(entry: RawEntry) -> RawEntry:
-    """Return the data as a process of the version that wrote it reads it."""
+    """Return the data as read by a process of the same version as the writer."""
     return replace(entry, version=FORMAT_VERSION) if entry.version == NEWER else entry
 
 

@@ -1,7 +1,7 @@
 """A worker process of a schedule: the real host with its own connection to the store.
 
 Each start makes a new object with a new name and an empty cache, like a new process. `world.py` starts, freezes and
-kills it. Nothing of a worker survives its end except what the store holds.
+kills it. When a worker ends, only its data in the store survives.
 """
 
 import asyncio
@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["Worker"]
 
 TIMINGS = LeaseTimings(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=1.2)
-"""In the proportions of the product's, with fewer sweeps, which cost the most and matter the least."""
+"""Timings in the proportions of the product's, but with fewer sweeps, because sweeps cost the most and matter the
+least."""
 
 LOOK_TIMINGS = LeaseTimings(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.2)
-"""Where workers look for silent owners: nearer to the product's, because each sweep looks."""
+"""Timings of schedules in which workers look for silent owners. Sweeps are nearly as frequent as in the product,
+because each sweep looks."""
 
 
 class _Cache(StateCache):
@@ -54,7 +56,7 @@ class _Cache(StateCache):
 
 
 class _Profiles(Profiles):
-    """Caches the table of tools, because nothing that a schedule does changes which tools are offered."""
+    """Caches the table of tools, because no step of a schedule changes which tools are offered."""
 
     _table: ChatTools | None = None
 
@@ -69,8 +71,8 @@ AGENT_PROFILES = _Profiles({"agent": Profile(name="agent", model=f"{AGENTS}{AGEN
 
 
 class _Host(Host):
-    """Starts the clocks of its leases with its first chat, because a third of all hosts never get one. Each tick costs
-    a schedule as much as a step of the chat."""
+    """Starts the clocks of its leases with its first chat, because a third of all hosts never get a chat. Each tick
+    costs a schedule as much as a step of the chat."""
 
     def __init__(self, context: WorkerContext, *, looks: bool) -> None:
         super().__init__(context, LOOK_TIMINGS if looks else TIMINGS)
@@ -103,8 +105,8 @@ class _Slots(RunSlots):
 
 
 def scarce_slots(world: "World", name: str) -> RunSlots:
-    """One slot. In a fifth of the seeds, in a third of the workers, another run of the caller holds the slot for a
-    while."""
+    """Return slots for one run. In a fifth of the seeds, in a third of the workers, another run of the caller holds the
+    slot for a while."""
     slots, chance = _Slots(1), random.Random(f"slots {world.plan.seed} {name}")
     if world.plan.seed % 5 == 2 and chance.random() < 1 / 3:
         slots.take("other", PERSON.id, Rank(0, 0))

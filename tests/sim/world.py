@@ -1,8 +1,8 @@
 """Runs one schedule: starts the real parts, causes the failures of the plan, and waits until the world has settled.
 
-It owns the loop, the store, the workers and the web nodes, and the history of what happened. `checks.py` has the
-conditions that must hold at the end. A failure is a sentence in `failures` and does not end the schedule. The same seed
-gives the same history.
+The world owns the loop, the store, the workers, the web nodes, and the history of the schedule. `checks.py` has the
+conditions that must hold at the end. A failed check adds a sentence to `failures` and does not end the schedule. The
+same seed gives the same history.
 """
 
 import asyncio
@@ -37,23 +37,24 @@ from threadcast_protocol.wire.events import PauseRequired
 __all__ = ["World"]
 
 SETTLE_SECONDS = 90.0
-"""Seconds of virtual time after the last fault. A schedule that takes longer is stuck: a correct one waits less than
-half as long."""
+"""Seconds of virtual time after the last fault. A schedule that takes longer is stuck: a correct schedule waits less
+than half as long."""
 
 LATE_SECONDS = 4.0
-"""Number of takeovers after which a command counts as poison."""
+"""Maximum virtual seconds for which a command waits in the inbox after the last fault, so that the three takeovers
+after which it counts as poison fit in."""
 
 POLL_SECONDS = 0.1
 
 EXPECTED_ERRORS = ("run.crash_loop", "command.poisoned")
-"""The product's report of work whose owners died three times. With many failures, it may also report a harmless
-command."""
+"""The log events by which the product reports work whose owners died three times. With many failures, it may also
+report a harmless command."""
 TAKEN_AFTER = 0.3
 """Seconds that a person thinks before a decision."""
 
 
 class World:
-    """`failures` is empty if every check passed. `lines` is the history; it stays empty without `with_history`."""
+    """`failures` is empty if every check passed. `lines` is the history, which is recorded only with `with_history`."""
 
     def __init__(self, plan: Plan, *, with_history: bool = False, page_bytes: int = LOG_PAGE_BYTES) -> None:
         self.plan = plan
@@ -86,7 +87,7 @@ class World:
         self.workers: list[Worker] = []
         self.dead: list[Process] = []
         self.nodes: list[Node] = []
-        self.newer = {"w1"} if plan.mix.has_versions else set()  # places whose process is of the next version
+        self.newer = {"w1"} if plan.mix.has_versions else set()  # the places whose process has the next version
         self.readers: list[Reader] = []
         self.replica: Replica | None = None
         self.book = Book(self)
@@ -97,7 +98,7 @@ class World:
         self._late_aborts = 0
         self._generations = [0, 0, 0]
 
-    # receives each event of the schedule
+    # These methods receive the events of the schedule.
 
     def note(self, who: str, call: str, what: str, fault: str, answer: str) -> None:
         if self.with_history:
@@ -244,7 +245,7 @@ class World:
         self.background(worker.run(), worker)
 
     def _start_node(self, slot: int) -> None:
-        """Its reader reconnects and resumes at its last position."""
+        """Start a web node in the place of another; its reader reconnects and resumes at the last position."""
         node = self.nodes[slot] = Node(self, f"{place_of(self.nodes[slot])}-{len(self.dead)}")
         self.note("outside", "start", node.name, "", "")
         if self.readers:
@@ -304,10 +305,10 @@ class World:
     def _be_quiet(self) -> None:
         self.is_quiet = True
         self.is_full = False
-        # if the clock stayed behind, every score would be late by the difference, which nothing repairs
+        # if the clock stayed behind, every score would stay late by the difference
         self.clock_offset_ms = 0
         self.note("outside", "quiet", "", "", "")
-        if self.plan.mix.has_versions:  # the deploy ends; until then perhaps no process can continue the chat
+        if self.plan.mix.has_versions:  # the deploy ends; before its end perhaps no process can continue the chat
             for process in (*self.workers, *self.nodes):
                 deploy(self, process, is_newer=True)
 

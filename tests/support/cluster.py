@@ -23,7 +23,7 @@ NODE_TIMEOUT_MS = 1_000
 
 
 class ClusterNode(StoreServer):
-    """One server of the Cluster. `ask` returns a reply as the wire has it."""
+    """One server of the Cluster. `ask` returns replies undecoded, as on the wire."""
 
     def __init__(self, binary: Path, directory: Path) -> None:
         port, self._bus_port = free_ports(2)

@@ -33,7 +33,7 @@ class Fleet:
 
         Args:
             stack: Ends each process.
-            The REDIS_URL of all processes.
+            store_url: The REDIS_URL of all processes.
             directory: Directory of the logs and of the data directory.
             options: The end of each command line, such as `--config FILE`.
             limits: Settings such as {"DRAIN_SECONDS": "0.5"} for all processes; other limits keep their defaults.
@@ -105,7 +105,7 @@ class Fleet:
         return process
 
     def end(self) -> None:
-        """Tell all running processes at the same time to end; the exit stack then waits for each of them."""
+        """Tell all running processes at the same time to end; the exit stack then waits for each process."""
         for process in self._started:
             if not process.has_ended:
                 process.send(signal.SIGTERM)

@@ -37,7 +37,7 @@ KINDS = ("nginx", "caddyfile")
 
 NAME = "chat.example.com"
 SHUTDOWN = "1s"
-"""Time after which a reloaded or stopped proxy closes its streams; the page has 30 s."""
+"""Time after which a reloaded or stopped proxy closes its streams; docs/proxies.md sets 30 s."""
 
 _NGINX = """
 {user}

@@ -103,7 +103,7 @@ class Watcher:
                 await self._changed.wait()
 
     async def at_rest(self, runs: int = 1, seconds: float = DEADLINE_SECONDS) -> None:
-        """Wait until this number of runs has ended and nothing is queued."""
+        """Wait until this number of runs has ended and the queue is empty."""
 
         def rests(watcher: Watcher) -> bool:
             state = watcher.state
@@ -149,8 +149,8 @@ class TimedWatcher(Watcher):
             self.deltas_after_handover += epoch != self._first_writer
 
     def gaps(self) -> list[float]:
-        """Return the seconds between the last event of one owner and the first of the next, for each change of
-        owner."""
+        """Return, for each change of owner, the seconds between the last event of one owner and the first event of the
+        next."""
         events = [(epoch, at) for epoch, kind, at in self.came if kind != "snapshot"]
         return [later - at for (epoch, at), (next_, later) in pairwise(events) if epoch != next_]
 

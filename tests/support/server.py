@@ -64,7 +64,7 @@ class Process:
         """
         self._log = log
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "THREADCAST_", "REDIS_"))}
-        if os.geteuid() == 0:  # the tests' interpreter and directories are often root's alone
+        if os.geteuid() == 0:  # often only root can read the tests' interpreter and directories
             clean["THREADCAST_SERVER__PROGRAMS_USER"] = "root"
         with log.open("ab") as stderr:
             self._popen = subprocess.Popen(
@@ -108,7 +108,7 @@ class Process:
         return self
 
     async def ready(self) -> Self:
-        """`wait_ready` for tests with an event loop."""
+        """Wait like `wait_ready`, in a test with an event loop."""
         return await anyio.to_thread.run_sync(self.wait_ready, abandon_on_cancel=True)
 
     def _first_line(self) -> str:
@@ -150,7 +150,7 @@ class Process:
 
 @contextlib.contextmanager
 def start(*arguments: str, log: Path, environment: Mapping[str, str] | None = None) -> Iterator[Process]:
-    """Start a process that ends with the block. Wait for it by its `ready`."""
+    """Start a process that ends with the block. The caller waits until it is `ready`."""
     with contextlib.closing(Process(arguments, log, environment)) as process:
         yield process
 

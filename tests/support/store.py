@@ -24,7 +24,7 @@ BINARIES: dict[str, str | None] = {"valkey": str(find_binary()), "redis7": shuti
 """The embedded server, and a Redis of the oldest supported version if the PATH has such a server."""
 
 WAIT_SECONDS = 60.0
-"""Seconds that a start, a resync or a failover may take: each takes 1 to 4 s on a busy machine."""
+"""Maximum seconds of a start, a resync or a failover; each takes 1 to 4 s on a busy machine."""
 
 REPLY_SECONDS = 5.0
 """Maximum seconds for one reply; a frozen server does not reply."""
@@ -103,8 +103,8 @@ class StoreServer:
         self.process.stop_blocking()
 
     def close(self) -> None:
-        """End the server, also a frozen one. It uses kill -9, because on SIGTERM a primary waits for replicas that
-        lag."""
+        """End the server, also a frozen one. The server is killed by kill -9, because on SIGTERM a primary waits for
+        replicas that lag."""
         self.client.close()
         self.kill()
 

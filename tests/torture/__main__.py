@@ -1,7 +1,7 @@
 """The command line of `scripts/torture`: options, progress on the terminal, the report and the exit code.
 
-Exit code 0: every promise was kept. 1: a promise was broken, and the report names the directory with the evidence. 2:
-the run could not be carried out.
+The exit code is 0 if every promise was kept, 1 if a promise was broken (the report then names the directory with the
+evidence), and 2 if the run could not be carried out.
 """
 
 import argparse

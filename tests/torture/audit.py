@@ -24,7 +24,7 @@ from threadcast_protocol.wire.messages import FilePart
 __all__ = ["Archive", "read_tool_runs"]
 
 AT_ONCE = 20
-"""Chats that are read together: some MB of log."""
+"""Number of chats whose logs are read together, some MB in all."""
 
 TRIES = 5
 """Maximum attempts to read a batch, each of at most 4 s, because hundreds of clients share the machine."""
@@ -69,7 +69,8 @@ class Archive:
         held += [entry for entry in read if entry.entry_id > last.entry_id]
 
     async def children(self, chat_ids: Sequence[str]) -> list[str]:
-        """Return the sub-chats that tools of these chats began, and the sub-chats of those. Raises Unavailable."""
+        """Return the sub-chats that tools of these chats began, and the sub-chats of these sub-chats. Raises
+        Unavailable."""
         found: list[str] = []
         while chat_ids:
             for chat_id in chat_ids:
@@ -100,7 +101,7 @@ class Archive:
     async def accepted(self, chat_id: str) -> dict[str, InboxId]:
         """Return the place of each command that the store remembers, in the order of acceptance: the generation of
         remembered ids, and the number within that generation. `post.lua` writes the ids in this order, and
-        `ORDERED_HASHES` keeps it."""
+        `ORDERED_HASHES` keeps the order."""
         keys = Keys(self.store.buckets).chat(chat_id)
         found: dict[str, InboxId] = {}
         for generation, key in enumerate((keys.seen_old, keys.seen)):

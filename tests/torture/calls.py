@@ -1,11 +1,11 @@
-"""The rules for calls that a client or a sub-chat carries out (PROTOCOL §12). Pure.
+"""The rules for calls that a client or a sub-chat carries out (PROTOCOL §12), as pure functions.
 
-    a call has one result: the words of the one answer that was accepted, or why there was none
-    a claim keeps other editors away until it lapses
-    a sub-chat begins once, ends once, rests in the end, and its last answer is the result of the call that waited
-    one whose beginning was given up as poison never begins, and the call that waited fails
+- A call has one result: the text of the accepted answer, or the reason why no answer was accepted.
+- A claim keeps other editors away until the claim lapses.
+- A sub-chat begins once, ends once and rests in the end; its last answer is the result of the call that waited for it.
+- A sub-chat whose beginning was given up as poison never begins, and the call that waited for it fails.
 
-It reads the logs of parent and child, and what editors posted. `verdict.py` asks.
+The functions read the logs of parent and child and the editors' posts; `verdict.py` calls them.
 """
 
 from collections import Counter, defaultdict

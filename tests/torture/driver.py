@@ -1,8 +1,8 @@
 """The client of one chat: posts commands, watches the stream, and keeps each command until the stream shows it.
 
-As PROTOCOL §15 requires, it holds each command until the command's id appears in the stream, and posts it again after
-every reconnect. It also answers the chat's questions to people. A driver with the product's own Python client is in
-`real_client.py`.
+As PROTOCOL §15 requires, the driver holds each command until the command's id appears in the stream, and posts it again
+after every reconnect. The driver also answers the chat's questions to people. A driver with the product's own Python
+client is in `real_client.py`.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Pace:
 
 
 class Seen:
-    """Posts one chat's commands, and records those that its stream has shown."""
+    """Posts one chat's commands, and records the commands that the chat's stream has shown."""
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id

@@ -28,7 +28,7 @@ WAYS = {"answers": 30, "claims and answers": 25, "claims and dies": 15, "both cl
 
 
 class Editors:
-    """`ask` receives each command before it is sent, so that its driver keeps it until it is seen."""
+    """`ask` receives each command before it is sent, so that the driver keeps the command until the stream shows it."""
 
     def __init__(
         self,

@@ -22,9 +22,10 @@ InboxId: TypeAlias = tuple[int, int]
 class Asked(msgspec.Struct, kw_only=True):
     """One command, and the answers to all its posts.
 
-    `answers` has the statuses of its HTTP answers in order. `is_seen`: its id appeared in the poster's own stream.
-    `was_cancelled`: a DELETE answered that it took this command back. `lost_at`: time (loop clock) at which an answer
-    was last lost or gave the outcome as unknown; minus infinity if never.
+    `answers` has the statuses of its HTTP answers in order. `is_seen` is set once its id has appeared in the poster's
+    own stream, and `was_cancelled` once a DELETE has answered that it took the command back. `lost_at` is the time
+    (loop clock) at which an answer was last lost or gave the outcome as unknown; it is minus infinity if that never
+    happened.
     """
 
     chat_id: str
@@ -51,7 +52,8 @@ class Asked(msgspec.Struct, kw_only=True):
 
 
 class ChatEvidence(msgspec.Struct, kw_only=True):
-    """One chat at the end. `entries` are all entries that its log ever held, oldest first, private facts included.
+    """One chat at the end of the run. `entries` holds all entries that the chat's log ever held, oldest first, with
+    private facts.
 
     `loaded` is the state that an owner would load now; `http_snapshot` is the answer of GET /v1/chats/{id}. `accepted`
     has the order of acceptance: the inbox id of each request id that the store still remembers.
@@ -84,8 +86,8 @@ class ReaderEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolRun(msgspec.Struct, frozen=True):
-    """A line of `tools_app.py`. A model may reuse the id of a removed call, so a call is identified by its run, which a
-    takeover keeps, and its name."""
+    """A line of `tools_app.py`. A model may reuse the id of a removed call, so a call is identified by its name and its
+    run; a takeover keeps the run."""
 
     kind: str
     chat_id: str
@@ -94,8 +96,9 @@ class ToolRun(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, kw_only=True):
-    """`blobs` are the bytes that HTTP returned, by `chat/hash`, without blobs that could not be fetched. `buried` are
-    commands of earlier lives of a chat, `brought` request ids of messages that an import added to the present life."""
+    """The evidence of a run. `blobs` holds the bytes that HTTP returned, by `chat/hash`; blobs that could not be
+    fetched are missing. `buried` holds the commands of earlier lives of a chat, and `brought` the request ids of
+    messages that an import added to the present life."""
 
     chats: list[ChatEvidence]
     commands: list[Asked]

@@ -20,7 +20,8 @@ __all__ = ["KINDS", "Fault", "Injector", "draw_schedule"]
 
 
 class Kind(NamedTuple):
-    """`weight` is its share of all faults, `seconds` the range of its duration, and `meaning` its text in --help."""
+    """A kind of fault. `weight` is the kind's share of all faults, `seconds` the range of a fault's duration, and
+    `meaning` the kind's text in --help."""
 
     weight: float
     seconds: tuple[float, float]
@@ -90,7 +91,8 @@ def draw_schedule(seed: str, seconds: float, per_second: float, kinds: Sequence[
 
 
 class Injector:
-    """Carries a schedule out. `struck` counts the faults by kind, and `passed` those that found no target."""
+    """Carries a schedule out. `struck` counts the faults by kind, and `passed` counts the faults that found no
+    target."""
 
     def __init__(self, harness: Harness) -> None:
         self.struck: Counter[str] = Counter()
@@ -174,7 +176,7 @@ class Injector:
         return "store"
 
     async def _kick(self, fault: Fault) -> str:
-        """Close connections that wait for messages: the store does so when their output is too long."""
+        """Close connections that wait for messages: the store closes such connections when their output is too long."""
         store = self._harness.store
         if "store" in self._busy or not store.is_up:
             return ""

@@ -1,8 +1,8 @@
 """Folds the frames of one chat that one subscriber receives, and finds errors in the frames.
 
-Raw readers and readers of the real client use it. It folds with the product's reducer, and checks the promises of
-PROTOCOL §4 about `seq` and ids. States are values, so earlier states are kept at no cost, and a reader may resume from
-one of them. A `Mistake` is an error of the server, and drops the state.
+Raw readers and readers of the real client use it. The module folds with the product's reducer, and checks the promises
+of PROTOCOL §4 about `seq` and ids. States are values, so earlier states are kept at no cost, and a reader may resume
+from one of them. A `Mistake` reports an error of the server; the state is then dropped.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ HISTORY_KEPT = 6
 """Number of earlier states that are kept for each chat."""
 
 HISTORY_EVERY = 25
-"""Frames between two kept states: the kept states then reach back further than one quick answer."""
+"""Number of frames between two kept states, so that the kept states reach back further than one quick answer."""
 
 
 class Mistake(Exception):
@@ -52,8 +52,8 @@ def read_head(data: bytes) -> FrameHead:
 
 
 class ChatFold:
-    """`state` is None before the first snapshot and after a mistake. `must_begin_anew`: the reader sent a forged
-    position, so the next frame of this chat must be a snapshot."""
+    """`state` is None before the first snapshot and after a mistake. `must_begin_anew` is set when the reader has sent
+    a forged position, so that the next frame of this chat must be a snapshot."""
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id

@@ -23,19 +23,20 @@ from threadcast.store.embedded.server_process import ServerProcess, find_binary,
 __all__ = ["Harness", "Member", "StoreMember", "open_harness", "store_binary"]
 
 PERSISTENCE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")
-"""The store must lose no answered write by kill -9; otherwise the product's losses could not be told from the
-store's."""
+"""The store must lose no answered write by kill -9; otherwise writes that the product lost could not be distinguished
+from writes that the store lost."""
 
 ORDERED_HASHES = ("--hash-max-listpack-entries", "1024", "--hash-max-listpack-value", "256")
-"""Redis keeps the fields of such a hash in the order in which they were written. Thus the judge learns the order in
-which commands were accepted; one generation has at most 1,000 remembered request ids (`Archive.accepted`)."""
+"""Redis keeps the fields of a hash within these limits in the order in which they were written. Thus the judge learns
+the order in which commands were accepted; one generation has at most 1,000 remembered request ids
+(`Archive.accepted`)."""
 
 START_TRIES = 20
 """Maximum starts of a process. A process that finds no store ends; faults last for seconds, so one of these starts
 finds the store."""
 
 FILES_WANTED = 16_384
-"""Open files of this process. Each stream takes one socket of its reader, and two of the proxy."""
+"""Number of open files that this process needs. Each stream takes one socket of its reader, and two of the proxy."""
 
 CALM_TRIES = 50
 """Maximum checks, in five seconds, for a working connection to the store before a start: a failed start costs a second
@@ -72,8 +73,8 @@ streams_per_principal = 5000
 
 
 def store_binary(kind: str) -> Path:
-    """`valkey`: the embedded server; `redis7`: the Redis on the PATH. Raises LookupError when the server is not
-    installed."""
+    """Return the embedded server for `valkey`, and the Redis on the PATH for `redis7`. Raises LookupError when the
+    server is not installed."""
     if kind == "valkey":
         return find_binary()
     found = shutil.which("redis-server")
@@ -125,7 +126,8 @@ class StoreMember:
 
 
 class Member:
-    """A web or worker process with its proxies. `is_up`: it runs and is not stopped. `lives` counts its starts."""
+    """A web or worker process with its proxies. `is_up` is true while the process runs and is not stopped. `lives`
+    counts its starts."""
 
     def __init__(self, kind: str, number: int, to_store: Proxy, to_me: Proxy | None, harness: "Harness") -> None:
         self.kind = kind
@@ -223,7 +225,7 @@ class Member:
 
 
 class Harness:
-    """All of it. `directory` holds the store's files, the logs, and the file of tool runs."""
+    """All processes of a torture run. `directory` holds the store's files, the logs, and the file of tool runs."""
 
     def __init__(self, directory: Path, store: StoreMember) -> None:
         self.directory = directory

@@ -1,7 +1,7 @@
 """Reads one chat's whole log for the verdict: the chain of its entries, each event, and each claim.
 
-It folds with the product's reducer, as clients do, but has separate code for the chain, the acks and the answers'
-texts.
+The module folds with the product's reducer, as clients do, but has separate code for the chain, the acks and the
+answers' texts.
 """
 
 from collections import Counter, defaultdict
@@ -54,17 +54,22 @@ class Result(NamedTuple):
 
 
 class Reading(msgspec.Struct, kw_only=True):
-    """The content of a log. By request id: `said` has the messages that the command added, `acks` its acks, `runs` the
-    number of runs that it began, `notes` the number of times that its parameters were set, `files` the hash of its
-    blob. `given_up` are the request ids refused as poison; `taken_up` lists all request ids in the order of their first
-    acks, and `spoken` in the order of their first user messages. `deaths` counts takeovers since the chat last made
-    progress. `wrong` lists impossible contents, each as a kind and a sentence.
+    """The content of a log.
 
-    For tools: `results` are all tool messages by id, `done_calls` the calls of our counting tools that gave a result,
-    `required` the number of times a client was asked for a call, `asked_calls` the calls of the newest message that
-    names their id (a model may reuse an id), and `claims` their claimants with the end of each claim; ("", 0) marks
-    each request of the call. For sub-chats: `children` are their calls by chat id, `answers` the results of these
-    calls, `ended` their ends as reported to the parent, as (outcome, text)."""
+    Some fields are keyed by request id: `said` holds the messages that the command added, `acks` its acks, `runs` the
+    number of runs that it began, `notes` the number of times that its parameters were set, and `files` the hash of its
+    blob. `given_up` holds the request ids that were refused as poison. `taken_up` lists all request ids in the order of
+    their first acks; `spoken` lists them in the order of their first user messages. `deaths` counts takeovers since the
+    chat last made progress. `wrong` lists impossible contents, each as a kind and a sentence.
+
+    For tools, `results` holds all tool messages by id, `done_calls` the calls of our counting tools that gave a result,
+    `required` the number of times that a client was asked for a call, and `asked_calls` the calls of the newest message
+    that names their id (a model may reuse an id). `claims` holds the claimants of a call with the end of each claim;
+    the pair ("", 0) marks each request of the call.
+
+    For sub-chats, `children` maps a sub-chat's id to its call, `answers` holds the results of these calls, and `ended`
+    the ends of sub-chats as reported to the parent, as (outcome, text).
+    """
 
     chat_id: str
     accepted: dict[str, InboxId] = {}

@@ -27,15 +27,15 @@ from threadcast_protocol.wire.thread import ThreadChanges
 __all__ = ["Mortal"]
 
 KINDS: tuple[ChatKind, ...] = ("talk", "family", "essay", "family")
-"""Family chats are listed twice, because only they have sub-chats, which a delete must also find. Their tools run in
-sub-chats. These chats have no simulated people, so they use no tool that would wait for a person."""
+"""Family chats are listed twice, because only they have sub-chats, which a delete must also find. The tools of family
+chats run in sub-chats. These chats have no simulated people, so they use no tool that would wait for a person."""
 
 LIFE_SECONDS = (1.5, 6.0)
 SAID_PER_LIFE = (2, 8)
 SAID_WHILE_DYING = 12
 BETWEEN_SECONDS = (0.0, 0.02)
-"""Seconds between commands. A command waits in its inbox for some milliseconds, so some commands wait there whenever
-the delete comes."""
+"""Seconds between commands. A command waits in its inbox for some milliseconds, so some commands always wait there when
+the chat is deleted."""
 
 LOOKS_AT_THE_DEAD = 4
 
@@ -45,7 +45,7 @@ and tries a store that does not answer for 4 s more."""
 
 ORPHAN_SECONDS = 30.0
 """Maximum seconds for which a sub-chat may outlive its parent. The sub-chat waits for a worker, and workers are stopped
-for up to 6.5 s: four takeovers in a row may each meet a stopped one."""
+for up to 6.5 s: four takeovers in a row may each meet a stopped worker."""
 
 ANSWER_SECONDS = 12.0
 """Maximum seconds for one answer; an import waits up to 10 s for its effect."""
@@ -109,7 +109,7 @@ class Mortal:
                     break
                 await self._begin_again(exported)
                 await self._live(saying)
-        await self._let_late_ones_arrive()  # a late delete or command of an earlier life
+        await self._let_late_ones_arrive()  # a delete or command of an earlier life may still arrive
         self.is_done = True
 
     def _is_over(self) -> bool:

@@ -26,8 +26,8 @@ def out_of_order(
     accepted: Mapping[str, InboxId], taken_up: Sequence[str], spoken: Sequence[str], commands: Iterable[Asked]
 ) -> Iterator[tuple[str, str]]:
     """Return the request ids that were taken up after a later request, each with a sentence that explains it.
-    `taken_up` has request ids in the order of their first acks; `spoken` has those of user messages in the order of the
-    log."""
+    `taken_up` has request ids in the order of their first acks; `spoken` has the request ids of user messages in the
+    order of the log."""
     for name, before in _late(accepted, taken_up):
         yield name, f"it was accepted before {before}, and taken up after it"
     plain = {asked.request_id for asked in commands if asked.type == "user_message" and not _goes_ahead(asked)}

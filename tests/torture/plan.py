@@ -73,14 +73,14 @@ _WEIGHTS = {
     "continue_message": 1,
 }
 _ABORTS_OF_FAMILIES = 12
-"""Replaces 4: the sub-chats must end with it."""
+"""Weight of aborts in family chats, in place of 4, because an abort must also end the sub-chats."""
 
 _FLAVOURS = ("plain", "two\nlines", "quotes \"' and \\", "data: x\n\nid: 7", "tiếng Việt, 日本語, 🧵", "")
 
 
 def kind_of(number: int) -> ChatKind:
     """Return the kind of chat `number`; the kinds of `KINDS` are spread evenly over the numbers."""
-    at = number * 37 % 100  # 37 and 100 have no common divisor: a hundred chats in a row have each place once
+    at = number * 37 % 100  # 37 and 100 have no common divisor, so a hundred chats in a row take each place once
     for kind, weight in KINDS:
         if at < weight:
             return kind
@@ -115,7 +115,7 @@ def _is_restored(number: int) -> bool:
 
 
 def next_command(chat_id: str, kind: ChatKind, request_id: str, state: ChatState | None, rng: random.Random) -> Asked:
-    """Return a command that makes sense now; it may no longer make sense when the server takes it up."""
+    """Return a command that makes sense now, but may no longer make sense when the server carries it out."""
     weights = _WEIGHTS if kind != "family" else {**_WEIGHTS, "abort": _ABORTS_OF_FAMILIES}
     (drawn,) = rng.choices(list(weights), list(weights.values()))
     users = [key for key in state.path if state.nodes[key].role == "user"] if state is not None else []
@@ -165,7 +165,7 @@ def edit(chat_id: str, request_id: str, target: str) -> Asked:
 
 def file_of(request_id: str) -> bytes:
     """Return the bytes that a message of a files chat attaches: unique, and above 32 kB in base64, so that they become
-    a blob (PROTOCOL §10). They are not text in any encoding, so no model would receive them as text."""
+    a blob (PROTOCOL §10). The bytes are not text in any encoding, so no model would receive them as text."""
     return b"\0" + hashlib.shake_256(request_id.encode()).digest(FILE_BYTES)
 
 

@@ -1,7 +1,8 @@
-"""Posts as a distrustful client does: a command is posted until it is answered, and again until it is seen.
+"""Posts as a distrustful client does: posts a command until the server answers, and posts it again until the command
+appears in the stream.
 
-The same bytes go out through any web process, twice at once, or again after the answer was lost; now and then another
-body goes out under the same id, which has to be refused. Every answer is written down in the command's `Asked`.
+The same bytes are sent through any web process, twice at once, or again after the answer was lost. Now and then another
+body is sent under the same id, and the server has to refuse it. Every answer is written down in the command's `Asked`.
 `plan.py` chooses the commands, and the drivers read the streams.
 """
 
@@ -23,7 +24,8 @@ s."""
 
 PAUSE_FIRST_SECONDS = 0.2
 PAUSE_MAX_SECONDS = 2.0
-"""Seconds between tries, doubled from the first value to the second and spread, as clients are told to do."""
+"""Seconds between tries: the pause doubles from the first value to the second and is spread at random, as clients are
+told to do."""
 
 AT_ONCE = 60
 """Maximum simultaneous posts to one web process. Further posts would only wait in the process, and time out when it is

@@ -4,9 +4,9 @@
         ...  # connect to ("127.0.0.1", proxy.port)
         proxy.reset()
 
-It forwards bytes between one pair of programs. Its `target` can be changed while it runs, so that a process that
-restarts on another port is reached at the same address. A fault with a duration ends by itself; `heal` ends all faults.
-Bytes are forwarded unchanged and in order, or the connection ends.
+A proxy forwards bytes between one pair of programs. The `target` of a proxy can be changed while the proxy runs, so
+that a process that restarts on another port is reached at the same address. A fault with a duration ends by itself;
+`heal` ends all faults. Bytes are forwarded unchanged and in order, or the connection ends.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ Target: TypeAlias = tuple[str, int] | Path
 """A TCP address, or the path of a Unix socket."""
 
 CHUNK_BYTES = 64 * 1024
-"""Bytes of one read, and about the maximum of bytes that the proxy buffers in one direction, so that a writer notices a
-slow reader."""
+"""Maximum bytes of one read. The proxy buffers about this many bytes in one direction, so that a writer notices a slow
+reader."""
 
 CONNECT_SECONDS = 2.0
 """Seconds to connect to the target, on the same machine; the kernel accepts connections even for a stopped process."""
@@ -63,8 +63,8 @@ class _Line:
 class Proxy:
     """A listening port on loopback that forwards to `target`. Enter it once.
 
-    `opened` counts the connections so far, `hit` those that a fault has ended or silenced, `replies_dropped` the
-    replies that were dropped after their request had gone through.
+    `opened` counts the connections so far, `hit` the connections that a fault has ended or silenced, and
+    `replies_dropped` the replies that were dropped although their request had reached the target.
     """
 
     def __init__(self, name: str, target: Target | None = None) -> None:

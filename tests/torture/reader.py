@@ -26,7 +26,8 @@ __all__ = ["Manners", "Reader"]
 Manners: TypeAlias = Literal["steady", "wild"]
 
 SILENCE_SECONDS = 18.0
-"""A heartbeat comes after 15 s (PROTOCOL §4). A client's 45 s would be a quarter of a run."""
+"""Seconds of silence after which a reader reconnects. A heartbeat is due after 15 s (PROTOCOL §4); the 45 s that a
+client waits would be a quarter of a run."""
 
 SMALL_BUFFER_BYTES = 4_096
 """Receive buffer of a slow reader's socket in bytes, so small that the server notices the slowness within a few
@@ -173,9 +174,9 @@ class Reader:
         raise Broken(words)
 
     def _expect_no_forgery_resumed(self) -> None:
-        """Check that no forged position is resumed: a heartbeat comes after the first snapshot, so a forged position
-        without a snapshot before it counts as resumed. (On a stream of several chats a heartbeat may come between their
-        snapshots.)"""
+        """Check that no forged position is resumed: a heartbeat comes after the first snapshot, so the server has
+        resumed a forged position if no snapshot came before the heartbeat. (On a stream of several chats a heartbeat
+        may come between their snapshots.)"""
         if len(self.folds) > 1:
             return
         for fold in self.folds.values():
@@ -219,7 +220,7 @@ class Reader:
         return place
 
     def _forged_place(self) -> str:
-        """Return an id that the server never sent, and at which it must not resume."""
+        """Return an id that the server never sent; the server must not resume at this id."""
         self._counts["places forged"] += 1
         kind = self._random.randrange(4)
         words: list[str] = []

@@ -16,7 +16,7 @@ from tests.torture.verdict import Verdict
 __all__ = ["Report", "keep_evidence"]
 
 SHOWN_MAX = 25
-"""Maximum violations in the text; the JSON has all of them."""
+"""Maximum number of violations in the report's text; the JSON has all violations."""
 
 
 class Report(msgspec.Struct, kw_only=True):

@@ -3,8 +3,8 @@
     start everything · readers and drivers begin · faults run · faults end · commands settle · readers catch up ·
     evidence is collected · verdict · report
 
-Every phase has a deadline. A phase that misses its deadline is a violation that lists what was missing, so no run
-hangs.
+Every phase has a deadline. A phase that misses its deadline is reported as a violation that lists the missing results,
+so no run hangs.
 """
 
 import asyncio
@@ -45,9 +45,9 @@ SETTLE_SECONDS = 180.0
 a queue of essays."""
 
 CATCH_UP_SECONDS = 120.0
-"""Seconds until all readers have caught up: the relay's position check finds a lost publication within 20 s (DESIGN
-§5), and this may happen twice. Both deadlines are long, so that a slow machine does not look like a hang; a healthy run
-does not need them."""
+"""Maximum seconds until all readers have caught up: the relay's position check finds a lost publication within 20 s
+(DESIGN §5), and this may happen twice. Both deadlines are long, so that a slow machine does not look like a hang; a
+healthy run takes far less time."""
 
 CHATS_OF_MANY = 8
 METRIC_SECONDS = 5.0
@@ -55,8 +55,8 @@ PROGRESS_SECONDS = 5.0
 
 
 class Options(msgspec.Struct, kw_only=True):
-    """Of one run. `subscribers` is the number of readers besides each chat's own driver; one reader in six watches
-    several chats."""
+    """The options of one run. `subscribers` is the number of readers besides each chat's own driver; one reader in six
+    watches several chats."""
 
     seed: str
     directory: Path

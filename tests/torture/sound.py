@@ -1,7 +1,7 @@
 """Hand-made evidence of a run without violations. Tests change the evidence and check the verdict.
 
-The evidence has the form of real logs and of the data of posters and readers. No rule of `verdict.py` makes it. Each
-call makes new evidence.
+The evidence has the form of real logs and of the data of posters and readers. The evidence is made without the rules of
+`verdict.py`. Each call makes new evidence.
 """
 
 from itertools import accumulate, repeat

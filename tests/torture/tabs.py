@@ -1,9 +1,10 @@
 """Simulates a window with tabs: one named stream of several chats, which are removed and added while the stream is
 open.
 
-It reads as every reader does (`reader.py`), and requests changes from any web process over connections that lose
-answers. While such a change may still take effect, events of its chat are not judged. After `chat_removed` no event of
-a chat may arrive until the chat is added again; its events then continue at the old position or begin with a snapshot.
+The window reads as every reader does (`reader.py`), and requests changes from any web process over connections that
+lose answers. While such a change may still take effect, events of its chat are not judged. After `chat_removed` no
+event of a chat may arrive until the chat is added again; its events then continue at the old position or begin with a
+snapshot.
 """
 
 import asyncio
@@ -32,11 +33,12 @@ LATE_SECONDS = 12.0
 """Seconds after which a change whose answer was lost can no longer take effect (`mortal.py`)."""
 
 TRIES = 3
-"""A stream that is reopened meanwhile has all chats in any case."""
+"""Maximum tries to add chats again; after that, a reopened stream has all chats in any case."""
 
 
 class Tabs(Reader):
-    """`change` runs beside `run`, until it is cancelled or all misbehaviour has ended."""
+    """A reader with tabs. The task `change` runs beside `run` until the task is cancelled or all misbehaviour has
+    ended."""
 
     def __init__(
         self,
@@ -101,7 +103,8 @@ class Tabs(Reader):
 
     async def _give_back(self, chat_ids: Sequence[str]) -> None:
         """Request the addition of a chat until the server confirms it. With the stream id from before its removal the
-        chat resumes; without an id it begins anew. Adding a chat that is already there changes nothing."""
+        chat resumes; without an id the chat begins with a snapshot. Adding a chat that is already there changes
+        nothing."""
         self._asked_again.update(chat_ids)
         self._gone.difference_update(chat_ids)
         for _ in range(TRIES):
@@ -111,8 +114,8 @@ class Tabs(Reader):
             await asyncio.sleep(self._dice.uniform(0.2, 1.0))
 
     def _place_of(self, chat_id: str) -> JsonObject:
-        """Returns the position to resume from, or none if the removal was not seen, because events may then still be
-        under way."""
+        """Returns the position to resume from. Returns none if the removal was not seen, because events of the chat may
+        then still be under way."""
         if chat_id not in self._missing or not self._left_at[chat_id] or self._dice.random() < 0.3:
             return {}
         return {"from": self._left_at[chat_id]}

@@ -22,7 +22,7 @@ SECONDS = float(os.environ.get("TORTURE_SECONDS", "60"))
 
 STORE = os.environ.get("TORTURE_STORE", "valkey")
 SEED = os.environ.get("TORTURE_SEED", "")
-"""Unset: the run draws a new seed, which the report names."""
+"""If it is unset, the run draws a new seed, which the report names."""
 
 SIZE = (
     "--chats", "120", "--subscribers", "60", "--real-clients", "10", "--mortals", "12", "--tabs", "10",

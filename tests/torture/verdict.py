@@ -1,19 +1,21 @@
-"""The verdict over a torture run's evidence: the promises (DESIGN §14) that were not kept. Pure.
+"""Judges a torture run's evidence: finds the promises (DESIGN §14) that were not kept. The functions are pure.
 
-    every accepted command took effect exactly once, or was reported     lost, twice, contradiction
-    what was refused had no effect                                       refused
-    a command is given up after three takeovers without progress         poison
-    every reader, the snapshot and the law agree with the owner          diverged, behind, law, hole
-    answers are the model's words                                        text
-    a tool that may not be repeated ran at most once a call              tool
-    commands are taken up in the order of their acceptance               order
-    client tools and sub-chats: see `calls.py`                           client tool, child
-    nothing of an earlier life of a chat reaches into this one           old life
-    what was attached is there, byte for byte                            blob
-    nothing is left over                                                 leftover
+Each promise is followed by the kinds of its violations:
 
-It uses no processes or faults. `test_verdict.py` and `test_calls.py` show that it can fail: they doctor evidence of a
-correct run (`sound.py`).
+- Every accepted command took effect exactly once, or its failure was reported: lost, twice, contradiction.
+- A refused command had no effect: refused.
+- A command is given up after three takeovers without progress: poison.
+- Every reader, the snapshot and the law agree with the owner: diverged, behind, law, hole.
+- Answers are the model's words: text.
+- A tool that may not be repeated ran at most once in each call: tool.
+- Commands are taken up in the order of their acceptance: order.
+- Client tools and sub-chats keep the rules of `calls.py`: client tool, child.
+- No content of an earlier life of a chat appears in its present life: old life.
+- Every attached file is there, byte for byte: blob.
+- No data is left over: leftover.
+
+The module uses no processes or faults. `test_verdict.py` and `test_calls.py` show that it can fail: they doctor
+evidence of a correct run (`sound.py`).
 """
 
 from collections import Counter, defaultdict
@@ -39,7 +41,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """`counts` appears in the report, in the order of its lines."""
+    """`counts` appears in the report, in the order of the report's lines."""
 
     violations: list[Violation]
     counts: dict[str, int]

@@ -1,7 +1,7 @@
 """Requests and streams of HTTP over bare sockets: cheap enough for hundreds of readers beside the servers they read.
 
-It reads only the part of HTTP/1.1 that Threadcast's servers use: bodies with a length or in chunks. Any other answer,
-and every broken or silent connection, raises `Broken`: the caller tries another process, which is always safe.
+The module reads only the part of HTTP/1.1 that Threadcast's servers use: bodies with a length or in chunks. Any other
+answer, and every broken or silent connection, raises `Broken`: the caller tries another process, which is always safe.
 """
 
 import asyncio

@@ -82,7 +82,7 @@ it."""
 
 
 class Ownership:
-    """Holds how the ownership of an actor, which runs beside a test, has ended."""
+    """Holds the outcome of an ownership by an actor that runs beside a test."""
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
@@ -186,7 +186,7 @@ class Harness:
         return Actor(self.worker_context(worker), chat_id, former)
 
     async def own(self, worker: str, *commands: Command, chat_id: str = CHAT) -> End:
-        """Post these commands, then claim the chat and own it until there is nothing left to do."""
+        """Post these commands, then claim the chat and own it until no work is left."""
         await self.post(*commands, chat_id=chat_id)
         actor = await self.actor(worker, chat_id)
         with anyio.fail_after(DEADLINE_SECONDS):
@@ -265,7 +265,7 @@ class Harness:
                 await anyio.sleep(0.01)
 
     async def outcomes(self, request_id: str, chat_id: str = CHAT) -> list[tuple[bool, bool]]:
-        """Return (accepted, final) of a command, once for each ack."""
+        """Return a pair (accepted, final) for each ack of a command."""
         acks = [ack for entry in await self.store.read_log(chat_id) for ack in decode_acks(entry.acks)]
         return [(ack.accepted, ack.final) for ack in acks if ack.request_id == request_id]
 
@@ -385,7 +385,7 @@ async def is_right(harness: Harness, socket: Socket, writer: Writer) -> None:
 
 @asynccontextmanager
 async def watched(harness: Harness) -> AsyncIterator[tuple[Socket, Writer]]:
-    """Yield a chat with one entry, whose title is a, and a reader that has received it."""
+    """Yield a chat with one entry, which sets the title `a`, and a reader that has received the entry."""
     writer = await harness.writer()
     await writer.commit(title("a"))
     async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as socket:

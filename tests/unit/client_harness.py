@@ -82,7 +82,7 @@ Answer: TypeAlias = httpx2.Response | Exception
 
 
 class Server(httpx2.AsyncBaseTransport):
-    """Answers the n-th stream request with the n-th of `streams`, and posts by `on_post`."""
+    """Answers the n-th stream request with the n-th of `streams`, and answers posts by calling `on_post`."""
 
     def __init__(self, *streams: Answer, on_post: Callable[[JsonObject], Answer] | None = None) -> None:
         self._streams = list(streams)

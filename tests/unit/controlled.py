@@ -17,7 +17,7 @@ __all__ = ["CountingDemo", "GatedTool"]
 
 
 class GatedTool:
-    """A tool that reports its beginning and ends when a test sets `go_on`. It counts how often it began and was
+    """A tool that reports its beginning and ends when a test sets `go_on`. The tool counts how often it began and was
     cancelled."""
 
     description, category, source, label_arg, hide_input = "waits", "", "python", None, False

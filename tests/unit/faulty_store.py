@@ -88,7 +88,7 @@ Fault: TypeAlias = Trouble | Hold
 
 
 class _Sieve:
-    """A subscriber's messages without those that vanish. `Any` allows both kinds of messages."""
+    """A subscriber's messages, without the messages that vanish. `Any` allows both kinds of messages."""
 
     def __init__(self, messages: Messages[Any], is_lost: Callable[[Any], bool]) -> None:
         self._messages = messages

@@ -82,7 +82,7 @@ class PureChat:
 
     @property
     def is_waiting(self) -> bool:
-        """The chat rests until the next command."""
+        """Whether the chat rests until the next command."""
         return isinstance(self.step, Wait)
 
     def new_id(self, prefix: str) -> str:

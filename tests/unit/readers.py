@@ -1,8 +1,8 @@
 """The reading end of a stream without HTTP; it can refuse bytes.
 
-Its `Watcher` folds the frames and refuses any gap, so every test that reads also checks the law of the fold. An error
-that it finds is raised at the end of the test: inside `send` it would only end that one reader, like any failure of a
-connection.
+The reader's `Watcher` folds the frames and refuses any gap, so every test that reads also checks the law of the fold.
+An error that it finds is raised at the end of the test: inside `send` it would only end that one reader, like any
+failure of a connection.
 """
 
 import asyncio

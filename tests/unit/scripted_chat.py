@@ -1,6 +1,6 @@
 """A chat server of a few lines, for tests of its clients. It serves one chat.
 
-It keeps a list of events. A subscriber gets the fold of these events as a snapshot, or the events after its
+The server keeps a list of events. A subscriber gets the fold of these events as a snapshot, or the events after its
 Last-Event-ID. The test's `react` decides which events a command causes. `served` runs any app on a free loopback port
 in its own thread.
 """

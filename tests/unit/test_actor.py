@@ -21,7 +21,7 @@ from threadcast_protocol.wire.events import Ack, ThreadUpdated
 pytestmark = pytest.mark.anyio
 
 ESSAY = "demo/essay?words=60&rate=300"
-"""Takes a fifth of a second: long enough for a test to act in its middle."""
+"""A model whose answer takes a fifth of a second: long enough for a test to act in the middle of the answer."""
 
 HANG = "demo/hang?after=3&rate=0"
 

@@ -1,4 +1,4 @@
-"""An owner in trouble: killed, fenced, without its lease, draining, cut off from the store. The run continues, and
+"""An owner that is killed, fenced, draining, without its lease, or cut off from the store. The run continues, and
 nothing takes effect twice."""
 
 import anyio
@@ -26,7 +26,7 @@ from threadcast_protocol.wire.principal import LOCAL
 pytestmark = pytest.mark.anyio
 
 ESSAY = "demo/essay?words=60&rate=300"
-"""Takes a fifth of a second: long enough for a test to act in its middle."""
+"""A model whose answer takes a fifth of a second: long enough for a test to act in the middle of the answer."""
 
 HANG = "demo/hang?after=3&rate=0"
 

@@ -26,7 +26,7 @@ refusal."""
 
 
 class Refusing(EntryBuilder):
-    """Refuses its `number`th write; None refuses no write. `writes_count` counts them."""
+    """Refuses the write with this number; with None it refuses no write. `writes_count` counts them."""
 
     number: int | None = None
     writes_count = 0
@@ -59,7 +59,7 @@ REFUSED_AT_ONCE_OR_LATER = (REFUSED_AT_ONCE, [(True, False), (False, True)])
 
 
 def what_people_see(state: OwnerState) -> object:
-    """The state without acks, which report the refusal, and without the order of the queue's keys."""
+    """Return the state without acks, because acks report the refusal, and without the order of the queue's keys."""
     return (state.nodes, state.path, state.thread, state.draft, state.payloads, state.runtime, state.private.run)
 
 

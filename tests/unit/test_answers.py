@@ -1,4 +1,5 @@
-"""The limit of large answers: which requests wait, which requests are refused, and that no count is leaked."""
+"""Tests the limit of large answers: which requests wait, which requests are refused, and that the count of answers does
+not leak."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""The append of text alone is the append that a builder makes of the same text."""
+"""An append of text alone equals the append that an `EntryBuilder` makes of the same text."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Payload types and previews in an operator's settings: an invalid one stops the start with a reason."""
+"""Payload types and previews in an operator's settings: an invalid setting stops the start with a reason."""
 
 from pathlib import Path
 

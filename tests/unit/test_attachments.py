@@ -33,7 +33,7 @@ BLIND = ModelInfo(name="m", context_tokens=1_000)
 
 
 class Blobs:
-    """Blobs of a chat; counts how often they are read."""
+    """Holds blobs of a chat, and counts how often they are read."""
 
     def __init__(self, *datas: bytes, is_full: bool = False) -> None:
         self.held = {hash_of(data): Blob(hash_of(data), "image/png", data) for data in datas}

@@ -1,4 +1,4 @@
-"""The model of `bench.capacity`: its page is current, and its plans are the least that carry a load."""
+"""The model of `bench.capacity`: its page is current, and its plans are the smallest that carry a load."""
 
 from dataclasses import replace
 
@@ -90,7 +90,7 @@ def test_full_at_finds_the_last_number_that_fits() -> None:
 
 
 def test_data_for_nine_even_shards_needs_as_many_as_buckets() -> None:
-    """Of 16 buckets in 9 to 15 shards some shard has two."""
+    """If 16 buckets are spread over 9 to 15 shards, some shard has two buckets."""
     load = replace(LOADS["own chats"], readers=1e6, readers_of_each_chat=5_000.0, chats_kept=19.8)
     found = plan(load)
     assert 8 * SHARD_MAX_BYTES < found.store_gb * 1e9 < 9 * SHARD_MAX_BYTES

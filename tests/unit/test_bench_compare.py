@@ -48,7 +48,7 @@ def test_whatever_has_a_bad_median_is_looked_at_again_even_when_pairs_disagree()
 
 
 def test_noise_alone_is_hardly_ever_called_worse_and_a_real_loss_hardly_ever_missed() -> None:
-    """A figure whose measurements spread by 15 %, on a machine that disturbs one measurement in ten twice as much."""
+    """The measurements of a figure spread by 15 %, and one in ten by 30 %, as on a machine with disturbances."""
     chance = random.Random(6)
 
     def told(loss: float) -> bool:

@@ -1,4 +1,4 @@
-"""An HTTP client would send the requests of `scripts/bench bombs`."""
+"""An HTTP client accepts the requests of `scripts/bench bombs` for sending."""
 
 import h11
 from bench.inputs import long_headers

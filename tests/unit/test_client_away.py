@@ -150,7 +150,8 @@ async def test_a_command_that_was_never_posted_is_gone_at_once() -> None:
 
 
 class _Queue(Server):
-    """Loses the answer to the first post. DELETE and the tree are answered by `answers`, by method."""
+    """Loses the answer to the first post. `answers` maps DELETE to its answer, and GET to the answer to a request for
+    the tree."""
 
     def __init__(self, **answers: Answer) -> None:
         super().__init__(stream(snapshot(), BEAT, "hold"), on_post=lambda body: DOWN)

@@ -231,7 +231,8 @@ async def test_bytes_that_cannot_be_decompressed_are_a_broken_connection() -> No
 
 
 def test_events_that_count_from_another_snapshot_do_not_continue_a_stream() -> None:
-    """A server that lost the end of its log begins anew. If its snapshot is lost, the next `seq` may fit by chance."""
+    """A server that lost the end of its log sends a snapshot. If its snapshot is lost, the next `seq` may fit by
+    chance."""
     event = Frame("c1", encode(ThreadUpdated(title="x")), 2, 1).for_base(0)
     with pytest.raises(Missed):
         list(Reading({"c1": 0}, resumed_from="1-72-72").feed(event))

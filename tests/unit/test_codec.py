@@ -1,5 +1,5 @@
-"""The codec reads its own output back as the same state. For other input it raises an error with a sentence, and never
-returns a state that fails later."""
+"""The codec reads its own output back as the same state. For other input the codec raises an error with a sentence, and
+never returns a state that fails later."""
 
 import msgspec
 import pytest

@@ -18,7 +18,7 @@ from threadcast.providers.base import Delta, Finished, ReasoningDelta, TextDelta
 SHOWN = "The harbour wakes early. Boats leave at dawn, and the town counts them."
 
 LETTERS = st.text(alphabet="ab\n", max_size=60)
-"""Texts of few letters, which repeat each other and themselves in many ways."""
+"""Texts of few letters, so that they repeat each other and themselves in many ways."""
 
 
 def cut(text: str, at: list[int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Continuing an answer: in the same message, after its calls, or from scratch (CMD-6)."""
+"""Continuing an answer: in the same message, after the message's calls, or from scratch (CMD-6)."""
 
 import pytest
 

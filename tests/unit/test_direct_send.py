@@ -124,7 +124,7 @@ async def test_what_is_put_and_what_is_sent_comes_in_one_body_in_the_order_it_wa
             block = b"data: %d\n\n" % number
             expected += block
             if number % 5 == 4:
-                await answer.send(block)  # uvloop writes it at the end of its turn
+                await answer.send(block)  # uvloop writes this block at the end of its turn
             else:
                 is_put.append(answer.put(block))
                 if not is_put[-1]:

@@ -286,7 +286,7 @@ def test_a_ctx_without_a_type_is_refused_instead_of_taken_for_a_round() -> None:
 
 
 def test_the_result_of_a_function_is_refused_where_the_function_is_wanted() -> None:
-    operations = DurableOperations(cast(Execution, None), cast(CallRunner, None))  # refused before either one is used
+    operations = DurableOperations(cast(Execution, None), cast(CallRunner, None))  # refused before these are used
     with pytest.raises(TypeError, match=r"step 'plan': write ctx.step\(name, function, .* not a function but int"):
         anyio.run(partial(operations.step, "plan", cast(Any, 3), (), {}, "once"))
     with pytest.raises(TypeError, match="neither a text nor a function but list"):

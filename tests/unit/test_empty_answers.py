@@ -1,4 +1,5 @@
-"""After an empty answer the model is asked once more; a second one ends the run with the error `empty_answer`."""
+"""After an empty answer the model is asked once more; a second empty answer ends the run with the error
+`empty_answer`."""
 
 import pytest
 from msgspec.structs import replace

@@ -29,7 +29,7 @@ DEADLINE_SECONDS = 30.0
 
 
 class CountingStore(MemoryStore):
-    """`calls` counts the feed's calls; `is_away` refuses them."""
+    """`calls` counts the feed's calls; while `is_away` is set, the store refuses them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class CountingStore(MemoryStore):
 
 
 class Screen:
-    """A reader: what it received, and the titles that it shows."""
+    """A reader: the frames that it received, and the titles that it shows."""
 
     def __init__(self) -> None:
         self.frames: list[JsonObject] = []

@@ -1,4 +1,4 @@
-"""The final form of an answer, payloads and events of tools, titles (EVT-11, EVT-18, EVT-19, TREE-5)."""
+"""Tests the final form of an answer, the payloads and events of tools, and titles (EVT-11, EVT-18, EVT-19, TREE-5)."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The boundary of foreign code: a bare `BaseException` is a failure, a cancellation and Ctrl-C are not."""
+"""The boundary of foreign code: a bare `BaseException` is treated as a failure; a cancellation and Ctrl-C are not."""
 
 import asyncio
 from pathlib import Path

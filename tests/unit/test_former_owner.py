@@ -1,4 +1,5 @@
-"""A new owner whose former owner may still live does not report the end of work that may not run twice."""
+"""While the former owner of a chat may still live, the new owner does not report the end of work that may not run
+twice."""
 
 import anyio
 import anyio.lowlevel

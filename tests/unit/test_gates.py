@@ -1,5 +1,5 @@
-"""Approvals: a round with a pending call waits for people, the first decision counts, and the pause is a fact in the
-log."""
+"""Approvals: a round with a pending call waits for people, the first decision takes effect, and the pause is a fact in
+the log."""
 
 import json
 

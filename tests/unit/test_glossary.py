@@ -67,7 +67,7 @@ OLD = [
     Old("pace", "append_pace (process) or append_group (actor)", PYTHON, True),
     Old("Pace", "AppendGroup", PYTHON, True),
 ]
-"""Words that are ordinary English elsewhere are refused only in the places of the old name."""
+"""Old names that are also ordinary English words are refused only in the files where the old name was used."""
 
 EXEMPT = {("server/threadcast/cli.py", "seat"): "argparse makes it of the option `--seat`, which stays"}
 """Exceptions: names that are kept, each with the reason. Names of the wire and of Redis are strings, or `name=` of a
@@ -86,7 +86,7 @@ _SCRIPT = re.compile(
 def python_names(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of each identifier."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.NAME and not token.string.startswith("test_"):  # the name of a test is a sentence
+        if token.type == tokenize.NAME and not token.string.startswith("test_"):  # names of tests are sentences
             yield token.start[0], token.string
 
 

@@ -1,5 +1,5 @@
-"""The history that the model receives: it is shortened on request, never between a call and its result, and the model
-is told (HIST-1..7)."""
+"""The history that the model receives: it is shortened on request, is never cut between a call and its result, and
+tells the model that messages are missing (HIST-1..7)."""
 
 import pytest
 from hypothesis import given, settings

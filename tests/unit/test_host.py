@@ -93,7 +93,7 @@ async def test_a_full_host_leaves_the_bell_to_others(harness: Harness) -> None:
 
 
 class _FullAtOne(ClaimGate):
-    """The gate of a worker that is full by its load once it has a chat."""
+    """The gate of a worker whose load makes it full as soon as it has a chat."""
 
     def look(self, *_: float) -> None:
         """The load does not change."""

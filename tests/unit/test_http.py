@@ -85,6 +85,6 @@ async def test_a_request_that_arrives_just_after_its_process_began_to_close_is_a
                     server.close_soon()
                     while server.servers[0].is_serving():
                         await anyio.sleep(0.01)
-                    await anyio.sleep(0.05)  # longer than the exit of a process that does not wait
+                    await anyio.sleep(0.05)  # a process that does not wait would exit sooner
                     await client.send(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
                     assert (await client.receive()).startswith(b"HTTP/1.1 404")

@@ -1,4 +1,4 @@
-"""Ids and positions: the accepted forms, and that each kind of position is read back as it was written."""
+"""Tests the accepted forms of ids and positions, and that each kind of position is read back as it was written."""
 
 import pytest
 from hypothesis import example, given

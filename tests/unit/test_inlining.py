@@ -1,4 +1,5 @@
-"""A stream with data in place of references: lines between blocks are sent at once, blocks when they are complete."""
+"""A stream with data in place of references: lines between blocks are sent at once, and blocks when they are
+complete."""
 
 import pytest
 from starlette.types import Message

@@ -1,4 +1,4 @@
-"""Stop and send: one command ends the open run and is taken next, before all waiting commands (PROTOCOL §9)."""
+"""Stop and send: one command ends the open run and is carried out next, before all waiting commands (PROTOCOL §9)."""
 
 import pytest
 from hypothesis import given, settings

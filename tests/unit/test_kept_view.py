@@ -1,5 +1,5 @@
-"""A kept view changes nothing but the time: view, request and trace are the same as without it, whatever happened to
-the chat since the view was kept."""
+"""A `KeptView` only saves time: view, request and trace are the same as without it, whatever has happened to the chat
+since the view was kept."""
 
 import gc
 import tracemalloc
@@ -39,7 +39,7 @@ CALL_IDS = ["c0", "c1", "c2"]
 
 
 def same_with(kept: KeptView, state: OwnerState) -> int:
-    """Compares everything that is made of the view, and returns how many messages were unchanged."""
+    """Compares all values that are made from the view, and returns how many messages were unchanged."""
     defaults: dict[str, object] = {}
     plain, found = view_of(state, defaults), view_of(state, defaults, kept)
     assert replace(found, unchanged=None) == plain
@@ -52,7 +52,7 @@ def same_with(kept: KeptView, state: OwnerState) -> int:
 
 
 def sent(request: Request, send_reasoning_back: bool) -> object:
-    """Returns what a server reads."""
+    """Returns the request's body as a model's server decodes it."""
 
     async def fetch(hash: str) -> Blob | None:
         return None
@@ -66,7 +66,7 @@ def sent(request: Request, send_reasoning_back: bool) -> object:
 
 
 class Moment(NamedTuple):
-    """A moment of a chat of which all messages exist from the beginning."""
+    """A moment of a chat; all messages of the chat exist from the beginning."""
 
     path_length: int
     first_index: int | None
@@ -187,7 +187,7 @@ def test_a_kept_view_gives_the_same_through_edits(edits: list[tuple[str, int]]) 
         keys = list(chat.state.nodes) or ["none"]
         chat.command(edit_of(kind, f"e{number}", keys[pick % len(keys)], pick % (len(chat.state.path) + 1), pick))
         same_with(kept, chat.state)
-        same_with(kept, decode_state(encode_state(chat.state)))  # equal messages that are other objects
+        same_with(kept, decode_state(encode_state(chat.state)))  # messages that are equal and are different objects
         if not chat.is_waiting:
             chat.says(f"a{number}")
 

@@ -1,5 +1,5 @@
-"""A log that is longer than a page is read to its end, and again from the start if it is trimmed meanwhile; it is never
-folded in part."""
+"""A log that is longer than a page is read to its end, and again from the start if the log is trimmed meanwhile; a part
+of a log is never folded."""
 
 from collections.abc import Callable
 

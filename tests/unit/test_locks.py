@@ -53,7 +53,7 @@ WANTED = {
     "pip": [*of_group("pip")],
     "test": [*of_distributions(), *of_group("test")],
 }
-"""For each lock, the requirements that it must pin."""
+"""The requirements that each lock must pin."""
 
 
 def entries(lock: str) -> list[str]:

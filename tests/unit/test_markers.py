@@ -38,13 +38,13 @@ ONE = '{"a": 1}'
         (f"Look.\n### **CHART:**\n{ONE}\nThere.", "Look.\nThere."),
         (f"Look.\nCHART : {ONE}", "Look."),
         (f"Look.\nCHART：{ONE}", "Look."),
-        # With a fence or backticks around the JSON.
+        # The JSON is in a fence or in backticks.
         (f"Look.\nCHART:\n```json\n{ONE}\n```\nThere.", "Look.\nThere."),
         (f"Look.\n## CHART:\n\n~~~\n{ONE}\n~~~\nThere.", "Look.\nThere."),
         (f"Look.\nCHART: `{ONE}` There.", "Look.\nThere."),
         (f"Look.\nCHART: ```json {ONE} ```", "Look."),
         (f"- CHART:\n  ```json\n  {ONE}\n  ```\n- more", "- more"),
-        # In the middle of a line: only the marker and its JSON are removed.
+        # A marker in the middle of a line: only the marker and its JSON are removed.
         (f"Sales: CHART: {ONE} as you see.", "Sales: as you see."),
         (f"Sales are here: **CHART:** {ONE}.", "Sales are here:."),
         (f"Sales (CHART: {ONE}) rose.", "Sales () rose."),
@@ -77,7 +77,7 @@ ONE = '{"a": 1}'
         (f"===\n    CHART: {ONE}", "==="),
         (f"a\n    # b\n    CHART: {ONE}", "a\n    # b"),
         (f"Look.\n# CHART: {ONE}\n    NOTE: {ONE}\nThere.", "Look.\nThere."),
-        # A fence around the JSON that a longer fence closes, or that is open at the end of the text.
+        # The fence around the JSON is closed by a longer fence, or is open at the end of the text.
         (f"Look.\nCHART:\n```\n{ONE}\n````\nThere.", "Look.\nThere."),
         (f"Look.\nCHART:\n```\n{ONE}\n", "Look."),
         # The remaining lines keep their indent.
@@ -118,7 +118,7 @@ def test_a_marker_is_found_and_goes_with_what_belongs_to_it(text: str, left: str
         f"> ```\n> > ```\n> CHART: {ONE}\n> ```\nrest",
         f"- a\n  ```\n      ```\n  CHART: {ONE}\n  ```",
         f"```\n``` x\nCHART: {ONE}\n```\nrest",
-        # Indented code outside of a paragraph.
+        # The marker is in indented code outside of a paragraph.
         f"- a\n\n          CHART: {ONE}",
         f"- a\n\n      CHART: {ONE}",
         f"-     CHART: {ONE}",
@@ -130,7 +130,7 @@ def test_a_marker_is_found_and_goes_with_what_belongs_to_it(text: str, left: str
         f"```\ncode\n```\n    CHART: {ONE}",
         f"a\n\n---\n    CHART: {ONE}",
         f"* * *\n    CHART: {ONE}",
-        # A fence that contains more than the JSON.
+        # The fence contains more than the JSON.
         f"CHART:\n```json\n{ONE}\n// note\n```\nrest",
         f"CHART:\n```json\n{ONE}\n{ONE}\n```\nrest",
         f"CHART: `{ONE} and` rest",

@@ -1,4 +1,4 @@
-"""Messages, parts, usage: their form on the wire, and their sums."""
+"""Tests the form of messages, parts and usage on the wire, and sums of usage."""
 
 import msgspec
 import pytest

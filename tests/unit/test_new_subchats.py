@@ -1,4 +1,5 @@
-"""A sub-chat that is deleted before its first append is still known as a child of its parent, which must be told."""
+"""A sub-chat that is deleted before its first append is still known as a child of its parent, which must receive a
+report."""
 
 import pytest
 

@@ -44,8 +44,8 @@ async def delegate(harness: Harness, prompt: str = LONG, request_id: str = "ask"
 
 
 async def opened(harness: Harness, *, is_sent: bool) -> OutboundMessage:
-    """Return the outbound message with which a sub-chat begins. Its parent's owner died before, or after, the child's
-    inbox received the message."""
+    """Return the outbound message with which a sub-chat begins. The owner of the sub-chat's parent died before, or
+    after, the sub-chat's inbox received the message."""
     await delegate(harness)
     held = harness.store.hold("post", reply_only=is_sent)
     async with harness.owning("w1"):

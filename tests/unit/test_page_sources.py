@@ -21,9 +21,9 @@ upload."""
 
 WRITES_HTML = re.compile(r"innerHTML|dangerouslySetInnerHTML|outerHTML|insertAdjacentHTML|document\.write|srcdoc")
 HTML_WRITERS = {
-    "diagram/harmless.ts",  # the setters themselves, wrapped so that what Mermaid gives them is changed first
-    "thread/markdown/entities.ts",  # one character reference, in an element that cannot hold others
-    "thread/markdown/markdown.tsx",  # what highlight.js has coloured, which escapes everything in it
+    "diagram/harmless.ts",  # wraps the setters, so that Mermaid's HTML is changed before it is set
+    "thread/markdown/entities.ts",  # a single character reference, in an element that cannot have child elements
+    "thread/markdown/markdown.tsx",  # code that highlight.js has coloured and escaped
 }
 """Answers are drawn as elements (docs/decisions/0030-answers-are-drawn-without-html.md)."""
 
@@ -69,7 +69,7 @@ def paths_in(text: str) -> Iterator[Named]:
     for found in PATH.finditer(text):
         quoted = found["plain"] or found["single"] or re.sub(r"\$\{(?:[^{}]|\{[^{}]*\})*\}", "{}", found["template"])
         path = quoted.partition("?")[0]
-        is_looked_at = found["before"].endswith("startsWith(")  # a received address, not a requested one
+        is_looked_at = found["before"].endswith("startsWith(")  # a received address, which is not requested
         if A_PATH.fullmatch(path) and not is_looked_at:
             method = METHOD.search(found["before"])
             yield Named(path, method and method[1])

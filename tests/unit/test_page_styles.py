@@ -1,8 +1,8 @@
 """A style sheet of the page changes only its own component: all sheets except two global ones are CSS Modules.
 
 Sheets of components are loaded when a component is first shown. A class rule in a global sheet that is loaded late
-changes elements that are already on the page; `tests/browser/test_styles.py` looks for such changes in a browser. Here
-the sources are read as text: selectors of `*.module.css`, and the class names that components use.
+changes elements that are already on the page; `tests/browser/test_styles.py` looks for such changes in a browser. The
+tests of this file read the sources as text: selectors of `*.module.css`, and the class names that components use.
 """
 
 import re
@@ -120,7 +120,7 @@ def test_components_use_every_class_of_their_sheets_and_no_other() -> None:
 
 
 def test_literal_class_names_are_those_of_the_global_sheet() -> None:
-    """The exception is `language-python` and the like, by which the renderer of Markdown remembers a block's
+    """The exceptions are classes such as `language-python`, in which the Markdown renderer stores a block's
     language."""
     literal = {
         f"{file.name}: {name}"

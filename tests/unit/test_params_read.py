@@ -1,4 +1,5 @@
-"""The protocol's table of parameters that no code reads yet is complete and lists no other parameters."""
+"""PROTOCOL has a table of the parameters that no code reads yet; the table is complete and lists no other
+parameters."""
 
 import re
 from pathlib import Path

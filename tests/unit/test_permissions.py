@@ -22,7 +22,7 @@ SCHEMA: JsonObject = {"type": "object", "properties": {"path": {"type": "string"
 
 
 def desk(description: str = "Read a file.", schema: JsonObject = SCHEMA, *more: FakeTool) -> dict[str, FakeTool]:
-    """A server with the tool `read`, and others."""
+    """A server with the tool `read` and other tools."""
     read = FakeTool(name=READ, policy="ask", source="mcp", description=description, input_schema=schema)
     return {tool.name: tool for tool in (read, *more)}
 
@@ -33,7 +33,7 @@ def asked(chat: PureChat) -> PauseReason:
 
 
 def after_permission(tools: dict[str, FakeTool], remember: str, name: str = READ) -> PureChat:
-    """Return a chat whose model asks again, after a person always allowed `name` or the whole server."""
+    """Return a chat whose model asks again, after a person has allowed `name` or the whole server for ever."""
     chat = PureChat(table(tools), say("a"))
     chat.asks(call("c0", name))
     assert asked(chat).change is UNSET

@@ -1,4 +1,4 @@
-"""Phases: every state of a runtime maps to one of five phases, equally from events and from a snapshot."""
+"""Phases: every state of a runtime maps to one of five phases, and events and snapshots give the same phase."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Typing: a repetition of a stream's last report is passed on at most once a second, and a change at once."""
+"""Typing: a repetition of a stream's last report is passed on at most once a second, and a changed report at once."""
 
 from collections.abc import AsyncIterator
 

@@ -34,7 +34,7 @@ PROPOSED = Preview("A new article", {"title": "Tides", "body": "They come."})
 def harness(
     *, commit_tool: str = "save", retry: Retry = "once", policy: Policy = "auto", traits: Traits = NO_TRAITS
 ) -> PureChat:
-    """Yield a harness; `retry`, `policy` and `traits` are the commit tool's."""
+    """Yield a harness; `retry`, `policy` and `traits` are settings of the commit tool."""
     tools = {
         "propose": FakeTool(
             name="propose", policy="preview", traits=Traits(payload_type="article", commit_tool=commit_tool)

@@ -1,4 +1,4 @@
-"""Real processes: their output, their ends, and that no process is left running."""
+"""Tests the output and the ends of real processes, and that no process is left running."""
 
 import os
 import signal

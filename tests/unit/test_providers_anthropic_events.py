@@ -1,4 +1,4 @@
-"""The events of Anthropic's Messages API: how an answer is read, however its bytes are cut. No socket."""
+"""The events of Anthropic's Messages API: an answer is read correctly, however its bytes are cut. No socket."""
 
 import json
 from itertools import pairwise

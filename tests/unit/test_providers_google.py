@@ -1,5 +1,5 @@
-"""The translation of the Gemini API: requests out, chunks in. No socket is used; the SDK only checks whether it accepts
-the adapter's requests."""
+"""The translation of the Gemini API: requests that are sent, and chunks that are received. No socket is used; the SDK
+only checks whether it accepts the adapter's requests."""
 
 from base64 import b64encode
 

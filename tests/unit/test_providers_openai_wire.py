@@ -1,4 +1,5 @@
-"""The translation of the chat-completions wire: requests out, fragments in. No socket."""
+"""The translation of the chat-completions wire: requests that are sent, and fragments that are received. No socket is
+used."""
 
 from itertools import pairwise
 

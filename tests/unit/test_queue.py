@@ -1,4 +1,4 @@
-"""The queue: which commands wait, their order, and how clients change them (PROTOCOL §9)."""
+"""Tests the queue: which commands wait, in which order, and how clients change waiting commands (PROTOCOL §9)."""
 
 from typing import Any
 

@@ -273,13 +273,13 @@ async def test_who_watched_an_id_before_it_was_a_chat_does_not_see_what_another_
         await writer.commit(title("secret"))
         await is_right(harness, owner, writer)
         assert list(eve.relay.hidden)
-        # Later snapshots, such as after an overflow of the reader's queue, do not show the chat either.
+        # Later snapshots, such as after an overflow of the reader's queue, do not show the hidden chat.
         (hidden,) = eve.relay.hidden
         hidden.resync("slow")
         await eve.watcher.until(lambda w: w.snapshots == 2, DEADLINE_SECONDS)
         await writer.commit(title("secret again"))
         await is_right(harness, owner, writer)
-        # The store's deletion of the chat shows nothing either, though it ends the owner's stream.
+        # The deletion of the chat ends the owner's stream, and sends this reader nothing.
         await harness.store.delete(CHAT, "local", "n1")
         await owner.watcher.until(lambda w: w.has_ended, DEADLINE_SECONDS)
         assert eve.ended is None

@@ -23,7 +23,7 @@ from threadcast_protocol.wire.ids import Position
 
 
 class Scene:
-    """Readers over one chat, driven by drawn steps. After any sequence of failures, all readers end with the state of
+    """Readers of one chat, driven by random steps. After any sequence of failures, all readers end with the state of
     the log."""
 
     def __init__(self, harness: Harness, hub: Hub, tasks: anyio.abc.TaskGroup, writer: Writer) -> None:

@@ -1,4 +1,4 @@
-"""Readers that reconnect resume at every position of this history, and begin anew at any other position."""
+"""Readers that reconnect resume at every position of this history, and get a snapshot at any other position."""
 
 from contextlib import AsyncExitStack
 

@@ -69,7 +69,7 @@ async def test_while_the_clock_is_behind_commands_are_taken_up_and_a_dead_owners
     clock.now_ms += LEASE_MS
     assert await store.claim(bucket, "w2", 20, LEASE_MS) == [], "the lease's end is a time of the other clock"
     await store.post(command("r2"))
-    clock.now_ms += 1_000  # no process listens to the owner's name, so a post shortens the lease to this
+    clock.now_ms += 1_000  # no process listens to the owner's name, so a post shortens the lease to 1 s
     assert [each.previous for each in await store.claim(bucket, "w2", 20, LEASE_MS)] == ["w1"]
     clock.now_ms += BEHIND_MS
     assert [each.previous for each in await store.claim(bucket, "w3", 20, LEASE_MS)] == ["w2"]

@@ -1,7 +1,7 @@
 """Checks which package may import which: the arrows of docs/design.md, read from the source.
 
-A test names each import that crosses a border, with its file and line. Imports inside functions and under TYPE_CHECKING
-count too.
+A test names each import that crosses a border, with its file and line. The tests also check imports inside functions
+and under TYPE_CHECKING.
 """
 
 import ast
@@ -61,8 +61,8 @@ ARROWS = {
         " providers routes settings store tools"
     ),
 }
-"""For each room of the server, the other rooms that it imports. `api/schema` makes the schema of all routes, so it is a
-room of its own."""
+"""The rooms that each room of the server imports. `api/schema` makes the schema of all routes, so it is a room of its
+own."""
 
 ONLY_IN = {
     "anthropic": "providers",
@@ -190,7 +190,7 @@ def test_rooms_do_not_import_each_other_in_a_circle() -> None:
 
 
 def test_files_do_not_import_each_other_in_a_circle() -> None:
-    """Imports inside functions and under TYPE_CHECKING count."""
+    """The rule includes imports inside functions and under TYPE_CHECKING."""
     assert circle_in(imported_modules()) == []
 
 
@@ -207,7 +207,7 @@ def circle_in(graph: Mapping[str, set[str]]) -> list[str]:
 
 
 def imported_modules() -> dict[str, set[str]]:
-    """For each module of the three packages, the modules of these packages that it imports."""
+    """The modules of the three packages that each of their modules imports."""
     modules: dict[str, Path] = {}
     for package in (PROTOCOL, CLIENT, SERVER):
         for path in package.rglob("*.py"):

@@ -1,4 +1,5 @@
-"""The slots of one worker: limited for each principal, given to the longest-waiting run, and never leaked."""
+"""The slots of one worker: the slots are limited for each principal, go to the longest-waiting run, and are never
+leaked."""
 
 import anyio
 import pytest

@@ -1,4 +1,4 @@
-"""A test that passes only at its second try is named as a defect; more than one fails the run."""
+"""A test that passes only at its second try is named as a defect; two such tests fail the run."""
 
 import os
 import subprocess

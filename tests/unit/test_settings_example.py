@@ -1,4 +1,4 @@
-"""The example file shows every setting with its default, and changes nothing as it is."""
+"""The example file shows every setting with its default, and an unedited copy changes no setting."""
 
 import re
 import tomllib

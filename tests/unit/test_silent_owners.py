@@ -1,5 +1,5 @@
-"""Owners that no longer listen: a worker that has itself listened for the length of a lease looks for them twice, with
-a pause."""
+"""Owners that no longer listen: a worker that has itself listened for the length of a lease looks for such owners
+twice, with a pause between the looks."""
 
 import time
 from collections import deque

@@ -1,5 +1,5 @@
 """The cache of folded states: a state is used only at exactly its head string, since after a rollback an id may occur
-again. Its limit counts the memory that Python takes."""
+again. The limit of the cache counts the memory that Python takes."""
 
 import gc
 import tracemalloc
@@ -19,7 +19,7 @@ from threadcast_protocol.wire.messages import Message
 
 HERE = "1700000000000-2 0123456789abcdef 7"
 TWIN = "1700000000000-2 fedcba9876543210 7"
-"""The same id and position with another history before it, as after a failover whose clock was behind."""
+"""The same id and position after another history, as after a failover to a server whose clock was behind."""
 
 
 def test_a_state_of_the_same_id_and_another_history_is_not_used() -> None:

@@ -131,7 +131,7 @@ async def test_a_listener_hears_once_of_each_connection_that_was_lost() -> None:
     listener.lose({b"c"})
     listener.confirm(b"a")
     listener.offer(b"before")
-    listener.confirm(b"c")  # the parts that node c's loss had stopped work again, though node b is still down
+    listener.confirm(b"c")  # node c serves its channels again, while node b is still down
     listener.offer(b"between")
     listener.confirm(b"b")
     listener.offer(b"after")

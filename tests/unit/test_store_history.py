@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class OneChatStore(MemoryStore):
-    """A store with one chat, which has perhaps a checkpoint, and entries from some position on."""
+    """A store with one chat, which may have a checkpoint, and has entries from some position on."""
 
     def __init__(self, chat: PureChat, checkpoint_at: int | None = None, first: int = 0) -> None:
         super().__init__()

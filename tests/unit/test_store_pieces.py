@@ -63,7 +63,7 @@ async def test_a_large_checkpoint_has_slices_and_looks_newer_to_versions_that_kn
     known = checkpoint.sliced(stored.snap)
     assert known is not None and known.version == 2 and known.size_bytes == len(stored.slices) > WHOLE_MAX_BYTES
     assert known.line.startswith(f"{head} ") and len(known.line) < 128, "the scripts compare the first 128 bytes"
-    as_before = await checkpoint.split(stored.snap)  # as every version before slices reads it
+    as_before = await checkpoint.split(stored.snap)  # earlier versions, which know no slices, read it this way
     assert as_before is not None and as_before[0] == head and as_before[1] > FORMAT_VERSION + 1_000 and not as_before[2]
 
 

@@ -143,4 +143,4 @@ async def test_a_reader_who_joins_while_the_process_stops_is_told_to_come_back_a
     assert sent[-1]["body"].startswith(b"retry: ")
     assert not sent[-1]["more_body"]
     assert hub.left == 1
-    assert list(scope) == ["method"]  # while a stream is open, all other objects are kilobytes of unused memory
+    assert list(scope) == ["method"]  # other objects would stay in memory, unused, as long as the stream is open

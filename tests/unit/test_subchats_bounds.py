@@ -17,7 +17,7 @@ from threadcast_protocol.wire.errors import Conflict, Forbidden, Refused
 from threadcast_protocol.wire.events import BackgroundAgentUpdated
 from threadcast_protocol.wire.principal import Principal
 
-# the fields that are passed on to a sub-chat, and the fields that are not
+# fields that a sub-chat inherits, and fields that it does not
 
 
 def test_a_child_is_no_way_round_what_a_person_took_away_or_allowed() -> None:

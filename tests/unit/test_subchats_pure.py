@@ -1,4 +1,5 @@
-"""Two chats without any I/O: the messages that they send each other, the effects of these messages, and their ends."""
+"""Two chats without any I/O: the messages that they send each other, the effects of these messages, and the ends of the
+chats."""
 
 import pytest
 

@@ -1,5 +1,5 @@
 """One reader's connection: bytes are sent in order, no task runs while the socket does not block, and a slow reader
-begins anew."""
+gets a new snapshot."""
 
 import asyncio
 import re
@@ -249,7 +249,7 @@ async def test_a_heartbeat_is_sent_only_after_silence_and_never_into_a_queue() -
         setting = Setting(tasks)
         setting.subscriber.write(b"[1]")
         now = time.monotonic() + 20.0
-        setting.connection.beat(now, 15.0)  # all writes since the last heartbeat count as written now
+        setting.connection.beat(now, 15.0)  # the connection treats all writes since the last heartbeat as written now
         setting.connection.beat(now + 14.9, 15.0)
         assert setting.pipe.taken == b"[1]"
         setting.connection.beat(now + 15.0, 15.0)

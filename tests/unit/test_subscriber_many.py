@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Many(Setting):
-    """Two chats on one connection, whose snapshots and frames are told apart by their letters."""
+    """Two chats on one connection, whose snapshots and frames differ by their letters."""
 
     def __init__(self, tasks: TaskGroup, **bounds: Any) -> None:  # Any: bounds of a Connection
         super().__init__(tasks, **bounds)

@@ -1,5 +1,5 @@
-"""Long histories are summarized: the text that the model then reads, on each branch, and the effects of a failed
-summary (HIST-4)."""
+"""Tests summaries of long histories: the text that the model reads after a summary, on each branch, and the effects of
+a failed summary (HIST-4)."""
 
 from collections.abc import AsyncGenerator
 

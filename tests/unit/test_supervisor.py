@@ -30,7 +30,7 @@ def small(body: str) -> list[str]:
 
 
 def lives(path: Path) -> list[str]:
-    """Return a line for each process that ran; every process writes its own."""
+    """Return the lines that processes wrote: one line for each process that ran."""
     return path.read_text().splitlines() if path.exists() else []
 
 
@@ -59,8 +59,8 @@ if seat["number"] == 2: ready(); sys.exit(3)
 def test_who_cannot_even_start_for_a_while_is_tried_while_others_live(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """This happens while the store is unreachable: the running processes recover by themselves, and must not end
-    because a new process cannot start."""
+    """A process cannot start, for instance, while the store is unreachable. The running processes recover by
+    themselves, and must not end because a new process cannot start."""
     monkeypatch.setattr(supervisor, "PAUSES_SECONDS", (0.0, 0.01))
     record = tmp_path / "lives"
     body = f"""
@@ -83,7 +83,7 @@ def test_who_lived_long_begins_a_new_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The process dies eight times. PAUSES_SECONDS has one number, so the second death in a row would end everything;
-    but here every life counts as long."""
+    but in this test every process counts as one that has run for long, so no two deaths are in a row."""
     monkeypatch.setattr(supervisor, "PAUSES_SECONDS", (0.0,))
     monkeypatch.setattr(supervisor, "STEADY_SECONDS", 0.0)
     record = tmp_path / "lives"
@@ -137,7 +137,7 @@ def test_a_program_that_cannot_live_any_more_takes_nobodys_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The first process of each slot keeps running. The replacements that SIGHUP starts end at once, so the old
-    processes stay."""
+    processes keep running."""
     replace = supervisor._Crew._replace
 
     async def replace_and_stop(crew: supervisor._Crew) -> None:

@@ -172,7 +172,8 @@ def test_the_taint_outlives_crashes_pruning_and_summaries() -> None:
 def test_a_fork_an_import_and_a_restored_history_are_tainted() -> None:
     source = tainted()
     source.says("I read it.")
-    # A fork from before the content is tainted too: the memory of tools and the model's habits may remain.
+    # A fork from a position before the untrusted content is tainted too, because the memory of tools and the model's
+    # habits may remain.
     first = source.state.path[0]
     fork = PureChat(tools(), chat_id="c2")
     fork.source = source.state

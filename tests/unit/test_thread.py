@@ -1,4 +1,5 @@
-"""Parameters of a thread: the table of PROTOCOL §16 row by row, and that no part of a refused patch applies."""
+"""Tests the parameters of a thread: the table of PROTOCOL §16 row by row, and that no part of a refused patch is
+applied."""
 
 import msgspec
 import pytest

@@ -1,4 +1,4 @@
-"""The size of decoded JSON is judged like that of its encoding, and early."""
+"""The size of decoded JSON is judged like the size of its encoding, and large JSON is refused without encoding it."""
 
 import msgspec
 import pytest

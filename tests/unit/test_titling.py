@@ -1,4 +1,4 @@
-"""When the model for titles is called, and when it is called again."""
+"""Tests when the model for titles is called, and when it is called again."""
 
 import pytest
 

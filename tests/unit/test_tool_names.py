@@ -1,4 +1,5 @@
-"""Names of MCP tools: which names models accept, which server each belongs to, and which lists cover them."""
+"""Tests the names of MCP tools: which names models accept, which server a name belongs to, and which lists cover a
+name."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The demo tools: their answers, and their refusals."""
+"""Tests the answers and the refusals of the demo tools."""
 
 import re
 from pathlib import Path

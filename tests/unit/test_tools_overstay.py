@@ -40,7 +40,7 @@ async def test_timeout_is_a_failure_and_the_tool_is_cancelled_once() -> None:
 
 
 async def test_sync_tool_that_hangs_does_not_hold_up_its_caller() -> None:
-    """Its thread continues, since threads cannot be stopped, but no task waits for it."""
+    """The tool's thread continues, since threads cannot be stopped, but no task waits for the thread."""
     began, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     def hangs() -> None:

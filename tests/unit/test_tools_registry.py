@@ -1,4 +1,4 @@
-"""Tools by name, and the tools of a file."""
+"""Tests looking up tools by name, and loading the tools of a file."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Imports while the store fails or the worker is late: a chat that is stored is reported as stored, once."""
+"""Imports while the store fails or the worker is late: an import reports each stored chat exactly once."""
 
 import json
 

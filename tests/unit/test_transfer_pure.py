@@ -1,4 +1,4 @@
-"""Export and import without I/O: the content of lines, the refused lines, and that a chat survives the round trip."""
+"""Tests export and import without I/O: the content of lines, refused lines, and that a chat survives the round trip."""
 
 import json
 

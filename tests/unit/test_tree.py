@@ -1,4 +1,5 @@
-"""Editing the tree: regenerate, edit, remove, retry, select a branch. After every step the law is checked."""
+"""Editing the tree: regenerate, edit, remove, retry, select a branch. The tests check the law of the fold after every
+step."""
 
 from typing import Any
 

@@ -19,11 +19,12 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/walkthrough.md"
 ANCHORS = re.findall(r"`((?:server|protocol)/[\w/]+\.py: [\w.]+)`", PAGE.read_text())
 FEWEST = 30
-"""The page names more functions than this; fewer mean that their spelling changed and the pattern misses them."""
+"""The page names at least this many functions; if fewer are found, their spelling has changed and the pattern misses
+them."""
 
 CALLS_MOST, FILES_MOST = 58, 30
-"""How many functions may hand the message on, and in how many files. Measured: 56 to 58 in 29 or 30 files, since an
-entry reaches the relay with or without a task of its own."""
+"""Maximum number of functions that hand the message on, and of their files. Measured: 56 to 58 in 29 or 30 files, since
+an entry reaches the relay with or without a task of its own."""
 
 
 @cache
@@ -51,7 +52,7 @@ def test_every_function_that_the_page_names_exists() -> None:
 
 
 def first_missing(calls: list[str]) -> str | None:
-    """Return the first anchor that is not called after those before it."""
+    """Return the first anchor that is not called after the anchors before it."""
     remaining = iter(calls)
     return next((anchor for anchor in ANCHORS if anchor not in remaining), None)
 

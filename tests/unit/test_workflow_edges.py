@@ -63,7 +63,7 @@ def test_two_kinds_of_one_type_and_a_kind_without_ports_are_mistakes_of_the_oper
 
 @st.composite
 def trees(draw: DrawFn) -> list[Action]:
-    """Return actions in any order; each except one follows another action, with or without a named port."""
+    """Return actions in any order; each action except the root follows another action, with or without a named port."""
     count = draw(st.integers(1, 12))
     actions = [Action("a0", draw(st.sampled_from(sorted(KINDS))))]
     for number in range(1, count):

@@ -154,7 +154,8 @@ async def test_a_cancelled_caller_does_not_cancel_the_append_in_flight(harness: 
 async def test_a_task_that_is_cancelled_once_during_an_append_ends_when_it_is_known(
     harness: Harness, is_written: bool
 ) -> None:
-    """The append is cancelled like a tool that opens a sub-chat and is aborted: no scope of anyio cancels it again."""
+    """The append is cancelled once, as when a tool that opens a sub-chat is aborted: no scope of anyio cancels the
+    append again."""
     writer = await harness.writer()
     held = harness.store.hold("append", reply_only=is_written)
 
@@ -197,7 +198,7 @@ async def test_the_first_delta_goes_at_once_and_what_comes_meanwhile_is_one_appe
         writer.offer(AppendReasoning("m"))
         held.let_go()
         await harness.store.called("append", 3)
-        await writer.commit(nothing)  # after this: an append whose caller is cancelled is sent once more
+        await writer.commit(nothing)  # cancel after this: an append with a cancelled caller is sent again
         tasks.cancel_scope.cancel()
     _, first, second = harness.store.requests
     assert [event.ops for event in deltas(first)] == [[AppendContent("a")]]

@@ -1,6 +1,6 @@
 """A runner of tools, the reports of its calls, and tools made from a test's functions.
 
-It serves the tests of the runner.
+The tests of the runner use this module.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 GRACE_SECONDS = 0.05
-"""Short, so that tests of tools that never end are short."""
+"""Seconds that a cancelled tool gets to end; few, so that tests of tools that never end are short."""
 
 
 _ANYWHERE = ToolContext(

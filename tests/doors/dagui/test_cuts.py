@@ -1,4 +1,4 @@
-"""Pages of AG-UI whose line is cut, and whose worker dies, in the middle of an answer."""
+"""Pages of AG-UI whose connection is cut, or whose worker dies, in the middle of an answer."""
 
 from pathlib import Path
 

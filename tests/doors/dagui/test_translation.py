@@ -74,7 +74,7 @@ MESSAGES = st.lists(
 @given(MESSAGES, MESSAGES)
 def test_snapshots_give_a_client_the_messages_in_their_order(have: list[Any], shown: list[Any]) -> None:
     if all(message["role"] != "reasoning" for message in shown):
-        have = [message for message in have if message["role"] != "reasoning"]  # a client keeps these messages then
+        have = [message for message in have if message["role"] != "reasoning"]  # a client keeps these messages
     found = have
     for snapshot in snapshots([message["id"] for message in have], shown):
         found = after_snapshot(found, snapshot)

@@ -1,4 +1,4 @@
-"""Pages of the AI SDK whose line is cut, and whose worker dies, in the middle of an answer."""
+"""Pages of the AI SDK whose connection is cut, or whose worker dies, in the middle of an answer."""
 
 from pathlib import Path
 

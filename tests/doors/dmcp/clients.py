@@ -1,4 +1,4 @@
-"""Runs published clients of MCP: the `mcp` package from PyPI, with both kinds of its protocol revisions."""
+"""Runs published clients of MCP: the `mcp` package from PyPI, which speaks both kinds of MCP's protocol revisions."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

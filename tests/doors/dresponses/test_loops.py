@@ -1,5 +1,6 @@
-"""Clients of Responses that keep the conversation themselves, as the OpenAI Agents SDK does; what is kept of requests
-with `store: false` and of trimmed logs; reasoning, images, and the operator's `on_disconnect`."""
+"""Tests clients of Responses that keep the conversation themselves, as the OpenAI Agents SDK does. Other tests check
+what the server keeps of requests with `store: false` and of trimmed logs, and check reasoning, images, and the
+operator's `on_disconnect`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

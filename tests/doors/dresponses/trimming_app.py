@@ -1,7 +1,7 @@
 """Trims the log of a chat between the moments at which the server finds a response and opens its stream.
 
-The release of a chat that comes to rest at this moment does the same. The file is loaded by `--app`, which needs a
-function of its own.
+In production, the release of a chat that comes to rest at this moment trims the log in the same way. A server loads the
+file by `--app`, which needs a function in each file, so the file exports the tool `safe`.
 """
 
 import threadcast.compat.responses.reading

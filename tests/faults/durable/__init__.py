@@ -1,1 +1,1 @@
-"""Kills the owners of durable agents with kill -9 at random moments, and judges the runs."""
+"""Kills the owners of durable agents by kill -9 at random moments, and judges the runs."""

@@ -17,7 +17,7 @@ from threadcast import AgentContext, OutcomeUnknown, Reasoning, StepFailed, agen
 EFFECTS = Path(os.environ.get("THREADCAST_STORE__DATA_DIR", ".")) / "effects"
 UNKNOWN = "UNKNOWN"
 ONCE = ("plan", "charge", "thread", "write-down")
-"""The operations of the agent that may not run twice; their results are their names."""
+"""The operations of the agent that may not run twice; each returns its own name."""
 
 WORDS = [f"word{number} " for number in range(25)]
 WORD_SECONDS = 0.03

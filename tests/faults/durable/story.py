@@ -100,9 +100,9 @@ async def play(
     may_be_interrupted: bool = False,
     judge: Callable[[Story, Watcher, list[JsonObject]], None] | None = None,
 ) -> Story:
-    """Play one run. `faults` is empty, one kill, two kills in a row, or store (killed and started again). `judge`
-    replaces the check of the text and the effects of the durable agent. `may_be_interrupted`: the run may also end as
-    `interrupted`."""
+    """Play one run. `faults` is "" for no fault, "one" for a kill, "two" for two kills in a row, or "store", which
+    kills the store and starts it again. `judge` replaces the check of the text and the effects of the durable agent.
+    With `may_be_interrupted`, the run may also end as `interrupted`."""
     story = Story(chat_id, phase)
     one, other = TimedWatcher(chat_id), Watcher(chat_id)
     async with (
@@ -135,7 +135,8 @@ async def play(
 
 
 async def _settled(one: Watcher, late: Watcher) -> None:
-    """Wait until both readers have the same state: a title may come after the run has ended. Both are judged later."""
+    """Wait until both readers have the same state, because a title may come after the run has ended. A difference that
+    remains is judged later."""
     for _ in range(200):
         if one.snapshot == late.snapshot:
             return
@@ -204,7 +205,7 @@ async def _strike(
 
 
 async def _kill(fleet: Fleet, story: Story, chance: random.Random) -> None:
-    """kill -9 of the owner, or of any worker if the chat has none, and start another worker."""
+    """Kill the owner by kill -9, or any worker if the chat has no owner, and start another worker."""
     story.kills.append(time.time())
     if fleet.kill_owner(story.chat_id):
         story.owners_killed += 1
@@ -245,8 +246,8 @@ def effects_of(file: Path, chat_id: str) -> list[JsonObject]:
 
 
 def _judge_text(story: Story, watcher: Watcher, effects: list[JsonObject]) -> None:
-    """Check that the text is the text of an undisturbed run, except that operations that a kill interrupted may be
-    unknown."""
+    """Check that the text equals the text of an undisturbed run; only the results of operations that a kill interrupted
+    may be unknown."""
     text = watcher.messages[-1][1]
     said: dict[str, str] = {}
     for name in ONCE:

@@ -1,5 +1,5 @@
-"""A coding agent behind ACP that writes slowly, carries a tool out, asks for a permission, and writes again. As a
-program it is the agent: `python acp_app.py DIRECTORY`."""
+"""A coding agent behind ACP that writes slowly, carries a tool out, asks for a permission, and writes again. The file
+is also the agent's program: `python acp_app.py DIRECTORY`."""
 
 import asyncio
 import json

@@ -1,5 +1,5 @@
-"""A remote agent behind AG-UI that writes slowly, carries a tool out, asks for an approval, and writes again. As a
-program it is the remote server: `python -m tests.faults.frameworks.ag_ui_app PORT`."""
+"""A remote agent behind AG-UI that writes slowly, carries a tool out, asks for an approval, and writes again. The file
+is also the program of the remote server: `python -m tests.faults.frameworks.ag_ui_app PORT`."""
 
 import os
 import subprocess

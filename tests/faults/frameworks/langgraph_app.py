@@ -1,5 +1,6 @@
-"""A graph of LangGraph that streams slowly, calls a tool that may run once, asks a question, calls a tool that a person
-must approve beside another, and writes what each returned. Effects are those of `tests/faults/durable/app.py`."""
+"""A graph of LangGraph that streams slowly, calls a tool that may run once, asks a question, calls two tools at once,
+one of which a person must approve, and writes each tool's result. The tools record effects as in
+`tests/faults/durable/app.py`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from tests.faults.durable.app import UNKNOWN, WORD_SECONDS, work
 from threadcast.agents.langgraph import serve
 
 ONCE = ("plan", "charge", "file")
-"""The tools that may not run twice; their results are their names."""
+"""The tools that may not run twice; each returns its own name."""
 
 WORDS = " ".join(f"word{number}" for number in range(25))
 
@@ -58,7 +59,8 @@ def _write(messages: Sequence[BaseMessage]) -> list[Item]:
 
 
 def text(said: Mapping[str, str]) -> str:
-    """Return the text of the last answer of an undisturbed run; `said` has a name or UNKNOWN for each of ONCE."""
+    """Return the text of the last answer of an undisturbed run; `said` maps each tool of ONCE to its name or to
+    UNKNOWN."""
     return f"{WORDS} {', '.join(said[name] for name in ONCE)}. "
 
 

@@ -1,5 +1,5 @@
-"""An agent of the OpenAI Agents SDK that streams slowly, calls a tool that may run once, calls one that a person must
-approve, hands over, and writes what each returned. Effects are those of `tests/faults/durable/app.py`."""
+"""An agent of the OpenAI Agents SDK that streams slowly, calls a tool that may run once and a tool that a person must
+approve, hands over, and writes each tool's result. The tools record effects as in `tests/faults/durable/app.py`."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from threadcast import AgentContext
 from threadcast.agents.openai_agents import serve
 
 ONCE = ("plan", "charge", "file")
-"""The tools that may not run twice; their results are their names."""
+"""The tools that may not run twice; each returns its own name."""
 
 WORDS = " ".join(f"word{number}" for number in range(25))
 
@@ -38,7 +38,7 @@ async def file(context: RunContextWrapper[str]) -> str:
 
 
 def _found(given: Any) -> list[str]:
-    """Return the results of the tools in this run, in order; UNKNOWN for an unknown outcome."""
+    """Return the results of the tools in this run, in order; the result is UNKNOWN if the outcome is unknown."""
     return [UNKNOWN if "outcome" in each else each for each in outputs(given) if not each.startswith("{")]
 
 
@@ -57,7 +57,8 @@ def _write_cashier(given: Any, instructions: str) -> Any:
 
 
 def text(said: Mapping[str, str]) -> str:
-    """Return the text of the last answer of an undisturbed run; `said` has a name or UNKNOWN for each of ONCE."""
+    """Return the text of the last answer of an undisturbed run; `said` maps each tool of ONCE to its name or to
+    UNKNOWN."""
     return f"{WORDS} {', '.join(said[name] for name in ONCE)}."
 
 

@@ -1,5 +1,5 @@
-"""An agent of pydantic-ai that streams slowly, calls a tool that may run once, asks a question, calls a tool that a
-person must approve beside another, and writes what each returned. Effects are those of
+"""An agent of pydantic-ai that streams slowly, calls a tool that may run once, asks a question, calls two tools at
+once, one of which a person must approve, and writes each tool's result. The tools record effects as in
 `tests/faults/durable/app.py`."""
 
 from collections.abc import Iterator, Mapping
@@ -17,13 +17,13 @@ from threadcast import AgentContext
 from threadcast.agents.pydantic_ai import serve
 
 ONCE = ("plan", "charge", "file")
-"""The tools that may not run twice; their results are their names."""
+"""The tools that may not run twice; each returns its own name."""
 
 WORDS = " ".join(f"word{number}" for number in range(25))
 
 
 def _found(messages: list[ModelMessage]) -> list[str]:
-    """Return the results of the tools in this run, in order; UNKNOWN for an unknown outcome."""
+    """Return the results of the tools in this run, in order; the result is UNKNOWN if the outcome is unknown."""
     return [UNKNOWN if "outcome" in each else each for each in results(messages)]
 
 
@@ -40,7 +40,8 @@ def _write(messages: list[ModelMessage], info: AgentInfo) -> list[Item]:
 
 
 def text(said: Mapping[str, str]) -> str:
-    """Return the text of the last answer of an undisturbed run; `said` has a name or UNKNOWN for each of ONCE."""
+    """Return the text of the last answer of an undisturbed run; `said` maps each tool of ONCE to its name or to
+    UNKNOWN."""
     return f"{WORDS} {', '.join(said[name] for name in ONCE)}. "
 
 

@@ -44,7 +44,7 @@ def judge_of(app: ModuleType) -> Callable[[Story, Watcher, list[JsonObject]], No
 
 
 def _judge(app: ModuleType, story: Story, watcher: Watcher, effects: list[JsonObject]) -> None:
-    """Check that the text is the text of an undisturbed run, except that effects that a kill interrupted may be
+    """Check that the text equals the text of an undisturbed run; only effects that a kill interrupted may be
     unknown."""
     text = watcher.messages[-1][1]
     unknown: list[str] = []

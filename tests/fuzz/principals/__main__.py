@@ -19,7 +19,7 @@ ROUND_SECONDS = 30.0
 
 
 async def attack(seconds: float, seed: int) -> None:
-    """Attack in rounds until the time is over, at least one round with known ids and one without."""
+    """Attack in rounds until the time is over, in at least one round with known ids and one round without known ids."""
     answers: Counter[str] = Counter()
     began = time.monotonic()
     rounds = 0

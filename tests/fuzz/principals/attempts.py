@@ -39,7 +39,7 @@ _EVIL_PATHS = (".", "..", "%2e%2e", "%2e%2e%2f", "%00", "*", "%0d%0aSet-Cookie:a
 
 
 class Attempt(NamedTuple):
-    """A request. `body` is None for no body."""
+    """A request. `body` is None if the request has no body."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class Attempt(NamedTuple):
 
 
 def is_stream(attempt: Attempt) -> bool:
-    """Return whether the answer may never end."""
+    """Return whether the attempt opens a stream, which may never end."""
     return "subscribe" in attempt.path or "/feed" in attempt.path
 
 
@@ -75,8 +75,8 @@ def without_story(routes: Iterable[BaseRoute]) -> list[str]:
 
 
 class Attempts:
-    """Makes attempts. `pools` has the owner's ids, or made-up ones for a stranger who knows none; `own` are chats of
-    the stranger itself."""
+    """Makes attempts. `pools` holds the owner's ids, or made-up ids if the stranger knows none; `own` holds the ids of
+    the stranger's own chats."""
 
     def __init__(self, routes: Sequence[BaseRoute], random: Random, pools: Pools, own: Sequence[str]) -> None:
         self._endpoints = [route for route in routes if isinstance(route, Endpoint)]
@@ -114,7 +114,7 @@ class Attempts:
     # Values.
 
     def chat(self) -> str:
-        """Return the id of a chat, rarely of a chat that the stranger owns."""
+        """Return the id of a chat: usually one of the pool's, rarely one of the stranger's own."""
         return self._random.choice(self._own if self._random.random() < 0.15 else self._pools.chat_ids)
 
     def value(self, name: str) -> str:
@@ -123,7 +123,7 @@ class Attempts:
         return self._random.choice(known) if known else "unknown"
 
     def position(self) -> str:
-        """Return an SSE id: of one chat, or of several."""
+        """Return an SSE id of one chat or of several chats."""
         known = Position.parse(self.value("position")) or Position(1, 1, 0)
         moved = known._replace(position=self._random.randrange(known.base, known.position + 1))
         of_many = ".".join(stream_id_word(tag_of(chat_id), moved) for chat_id in self._pools.chat_ids)

@@ -11,13 +11,14 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["Canaries", "strings_of"]
 
 LEARNT_MIN_CHARACTERS = 16
-"""The server's shorter ids, such as `call_0_0` of the demo models, are the same in everybody's chats."""
+"""Shorter ids of the server are not secrets: ids such as `call_0_0` of the demo models are the same in all chats."""
 
 _ESCAPE = re.compile(rb"\\u([0-9a-fA-F]{4})")
 
 
 class Canaries:
-    """Makes secrets and finds them. Others may learn an id, for instance from an address, but never content."""
+    """Makes secrets and finds them. Other principals may learn an id, for instance from an address, but never
+    content."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -38,7 +39,7 @@ class Canaries:
         return made
 
     def learn_id(self, value: str, label: str) -> None:
-        """Treat an id of the server's, such as of a message or a run, as a secret."""
+        """Treat an id that the server made, such as the id of a message or a run, as a secret."""
         if len(value) >= LEARNT_MIN_CHARACTERS and value not in self._label_of:
             self._add(value, label)
             self._ids.add(value)
@@ -57,7 +58,7 @@ class Canaries:
         return frozenset(self._label_of.keys() - self._ids)
 
     def found(self, data: bytes) -> set[str]:
-        """Return the secrets in `data`. It finds secrets in any case, percent-encoded, with JSON escapes, in
+        """Return the secrets in `data`. The search finds secrets in any case, percent-encoded, with JSON escapes, in
         hexadecimal, and in Base64 at any of its three offsets."""
         if self._pattern is None:
             self._forms = {form: value for value in self._label_of for form in _forms(value)}
@@ -82,7 +83,7 @@ def _forms(value: str) -> Iterator[bytes]:
 
 
 def strings_of(value: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all strings of a JSON value, each with the key that it is under."""
+    """Yield all strings of a JSON value, each with the key of its value."""
     if isinstance(value, str):
         yield key, value
     elif isinstance(value, Mapping):

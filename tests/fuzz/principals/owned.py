@@ -26,14 +26,15 @@ _PER_CHAT = ("", "?view=tree", "/export", "/params", "/approvals", "/questions",
 
 
 class Pools(NamedTuple):
-    """The values that a caller puts into requests, by the name of the parameter, and the caller's ids of chats."""
+    """The ids of chats that a caller puts into requests, and the caller's other values by the name of their
+    parameter."""
 
     chat_ids: list[str]
     values: dict[str, list[str]]
 
 
 class Owned:
-    """What the owner has. `chats` maps each purpose to the id of a chat."""
+    """All data of the owner. `chats` maps each purpose to the id of a chat."""
 
     def __init__(self, urls: Sequence[str], random: Random) -> None:
         self.canaries = Canaries(random)
@@ -88,7 +89,7 @@ class Owned:
         return pictures
 
     def pools(self) -> Pools:
-        """Return the ids that another caller may know, for requests in the name of `parameter`."""
+        """Return the ids that another caller may know, by the parameter of a request that takes them."""
         ids = self.canaries.ids
         chats = [*self.chats.values(), self._deleted, self._unborn]
         of_server = [each for each in ids if each not in (*chats, *self.coming)]
@@ -108,7 +109,7 @@ class Owned:
             },
         )
 
-    # Its own stream, which other callers try to change.
+    # The owner's stream, which other callers try to change.
 
     @asynccontextmanager
     async def streaming(self) -> AsyncIterator[Callable[[], bool]]:
@@ -134,7 +135,7 @@ class Owned:
             tasks.cancel_scope.cancel()
 
     async def live(self) -> None:
-        """Begin the next chat of `coming`, whose ids others already watch, use it and delete it."""
+        """Begin, use and delete the next chat of `coming`; other callers already watch its id."""
         if self.coming:
             chat_id = self.coming.pop()
             await self._say(chat_id, self.canaries.content("text of a chat that others watched before it began"))

@@ -33,7 +33,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["Round", "app_routes"]
 
 CALLERS = 4
-"""Attempts at the same time."""
+"""Number of attempts at the same time."""
 
 STREAM_SECONDS = 0.3
 """Seconds without a byte after which an answer that may never end is closed."""
@@ -210,13 +210,13 @@ class Round:
                 async for chunk in answer.aiter_raw():
                     seen = seen[-200:] + chunk
                     self._check(seen, f"GET {url}")
-            await anyio.sleep(0.2)  # a newer stream of the same name has replaced it
+            await anyio.sleep(0.2)  # a newer stream of the same name has replaced this stream
 
     # A token of the owner's principal without any permission.
 
     async def _try_without_permission(self) -> None:
         """Try to decide, to switch approvals off, and to read traces, in the chats that wait for a decision. A refused
-        command adds its refusal to the chat, so this comes after the comparison."""
+        command adds its refusal to the chat, so this function runs after the comparison."""
         async with self._client(CLERK) as clerk:
             for name in ("paused", "preview"):
                 url = f"{self._random.choice(self._urls)}/v1/chats/{self.owned.chats[name]}"

@@ -1,5 +1,5 @@
-"""Every decoder that is fuzzed, by name. It has one file for each part of the product that decodes input; a test checks
-that no decoder is missing."""
+"""Every decoder that is fuzzed, by name. The package has one file for each part of the product that decodes input; a
+test checks that no decoder is missing."""
 
 from functools import cache
 

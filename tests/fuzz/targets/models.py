@@ -53,7 +53,7 @@ class _Fed:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The body of an answer, a chunk a read."""
+    """The body of an answer; each read returns one chunk."""
 
     def __init__(self, chunks: Sequence[bytes]) -> None:
         self._chunks = chunks
@@ -90,7 +90,7 @@ class _Anthropic(Anthropic):
         return None
 
     async def _events(self, client: object, body: JsonObject) -> AsyncGenerator[bytes, None]:
-        encode(body)  # the request body, also for the request after a pause
+        encode(body)  # must not raise: encodes the request body, also of the request after a pause
         for event in self.fed.events():
             yield event
 
@@ -107,7 +107,7 @@ class _Google(Google):
 
 
 _loop = asyncio.new_event_loop()
-"""The loop of all inputs: a loop for each would cost more than the input."""
+"""The event loop for all inputs, because a new loop for each input would cost more than the input."""
 
 
 async def _gathered(deltas: AsyncIterator[Delta]) -> list[Delta]:

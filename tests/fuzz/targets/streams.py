@@ -1,7 +1,7 @@
 """Server-Sent Events in both directions: any bytes, cut anywhere, and any text that is to be sent as one event.
 
 We have two readers: `framing/sse.py` serves Threadcast's clients, and `providers/sse_split.py` reads the streams of
-models. They were written independently, so each parser checks the other.
+models. The two parsers were written independently, so each checks the other.
 """
 
 import re

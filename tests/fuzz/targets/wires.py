@@ -143,4 +143,4 @@ GOOGLE = [
     _stream(_candidate("MALFORMED_FUNCTION_CALL")),
     _stream({"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "no"}}),
 ]
-"""As Google's REST API spells them (GenerateContentResponse), one JSON object to an event."""
+"""Answers with the names of Google's REST API (GenerateContentResponse), one JSON object in each event."""
