@@ -102,7 +102,7 @@ class Answer:
             case MessageAdded(message=message) if message.client_request_id == self.sent.request_id:
                 self.run_id = self._run_now
             case Ack(client_request_id=self.sent.request_id, accepted=False):
-                assert self.sent.refused is not None  # the chat reports an ack to `sent` before its readers
+                assert self.sent.refused is not None  # the chat passes an ack to `sent` before its readers get it
                 raise self.sent.refused
             case _ if self.run_id is not None:
                 self._take_of_run(item)
@@ -151,7 +151,7 @@ class Answer:
             if self._shown.pop(message_id, ""):
                 self.restarts += 1
         if not is_last or runtime.run_id != self.run_id:
-            self.outcome = "complete"  # another run has begun since, and the snapshot does not tell how this one ended
+            self.outcome = "complete"  # another run has begun since, and the snapshot does not tell how this run ended
         elif runtime.state in AT_REST and runtime.outcome is not None:
             self.outcome = runtime.outcome
             self._failure = failure_of(snapshot.messages[-1])

@@ -1,8 +1,8 @@
 """Computes the pause before the next attempt. The module is pure; random numbers come from a function argument.
 
 The pause has full jitter: it is drawn between 0 and a maximum that doubles with each failure, so that clients that lost
-their server at the same time do not return at the same time. If the server requests a pause (`retry:`, PROTOCOL §4;
-`Retry-After`, RFC 9110 §10.2.3), the drawn pause is added to it.
+their server together do not reconnect together. If the server requests a pause (`retry:`, PROTOCOL §4; `Retry-After`,
+RFC 9110 §10.2.3), the drawn pause is added to it.
 """
 
 import random
@@ -20,8 +20,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Time limit for opening a connection."""
 
     quiet_seconds: float = 20.0
-    """The silence of a stream after which a heartbeat is overdue: 15 s (PROTOCOL §4) and a third of that for the
-    network. An overdue heartbeat is reported and has no other effect."""
+    """The silence of a stream after which a heartbeat is overdue: 15 s (PROTOCOL §4) plus a third of 15 s for delays in
+    the network. An overdue heartbeat is reported and has no other effect."""
 
     silence_seconds: float = 45.0
     """The silence after which a stream is given up as dead: three heartbeats (PROTOCOL §4)."""
@@ -30,7 +30,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Time limit of one request. The answer to an abort waits up to 2 s for its effect (PROTOCOL §3)."""
 
     open_seconds: float = 10.0
-    """Time limit for the snapshot of an opened chat; longer than a takeover takes (5 s)."""
+    """Time limit for the snapshot of an opened chat; it exceeds the duration of a takeover (5 s)."""
 
     pause_first_seconds: float = 0.25
     """The maximum of the first pause between attempts."""

@@ -11,13 +11,13 @@ __all__ = ["beside"]
 
 @asynccontextmanager
 async def beside(start: Callable[[TaskGroup], object]) -> AsyncIterator[None]:
-    """Run tasks beside a block, and cancel them at its end. An error of the block is raised itself, not in a group."""
+    """Run tasks beside a block, and cancel them at its end. An error of the block is raised unwrapped."""
     wrong: Exception | None = None
     async with anyio.create_task_group() as tasks:
         start(tasks)
         try:
             yield
-        except Exception as trouble:  # the error is raised again below, outside of the task group, which would wrap it
+        except Exception as trouble:  # the error is raised again below, because the task group would wrap it
             wrong = trouble
         tasks.cancel_scope.cancel()
     if wrong is not None:

@@ -23,7 +23,7 @@ class Changed:
         await self._event.wait()
 
     async def until(self, is_so: Callable[[], object], seconds: float | None = None) -> bool:
-        """Wait until `is_so()` is true; it is called after each change. Returns False after `seconds`."""
+        """Wait until `is_so()` is true; `is_so` is called after each change. Returns False after `seconds`."""
         with anyio.move_on_after(seconds):
             while not is_so():
                 await self._event.wait()

@@ -1,9 +1,9 @@
 """One live chat: its folded state, its events, and its commands.
 
-`Chats` passes it the events of the stream and runs its sender. The chat folds the events with the protocol's own
-reducer, so `state` equals the state of the server and of every other client. The outbox holds a sent command until the
-stream has shown the command (by an `ack`, or in the acks, messages or queue of a snapshot) or the server has refused
-it.
+`Chats` passes the events of the stream to the chat and runs the chat's sender. The chat folds the events with the
+protocol's own reducer, so `state` equals the state of the server and of every other client. The outbox holds a sent
+command until the stream has shown the command (by an `ack`, or in the acks, messages or queue of a snapshot) or the
+server has refused it.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ class Chat(ChatCommands):
     """A live chat, opened by `client.chat(…)`.
 
     `state` is the present state of the chat (`threadcast_protocol.fold.state.ChatState`), `connection` the status of
-    the connection. Both change while the program awaits.
+    the connection. Both attributes change while the program awaits.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Chat(ChatCommands):
         self._on_state = on_state
         self._cut = cut
         self._withdrawals: dict[str, list[Withdrawal]] = {}
-        """Maps the ids of commands that are being withdrawn to lists, to which the result will be added."""
+        """Maps the id of each command that is being withdrawn to a list, to which the result will be added."""
         self._has_snapshot = False
         self._is_told = False  # this connection has sent all missed events
         self._listeners = Listeners(lambda: snapshot_of(self.state))
@@ -107,7 +107,7 @@ class Chat(ChatCommands):
         return events
 
     async def until(self, is_so: Callable[[ChatState], object], seconds: float | None = None) -> ChatState:
-        """Wait until `is_so(state)` is true; it is called after every event. Returns the state.
+        """Wait until `is_so(state)` is true; `is_so` is called after every event. Returns the state.
 
         Raises:
             Unreachable: the condition was not true within `seconds`.
@@ -158,7 +158,7 @@ class Chat(ChatCommands):
             command = what
         held = held_of(self.id, command)
         sent = self._sent.get(held.request_id)
-        if sent is None or sent.ack is not None or sent.refused is not None:  # else a repetition of an open command
+        if sent is None or sent.ack is not None or sent.refused is not None:  # else the command is sent again
             sent = Sent(held.request_id, self._forget)
         self.sender.put(held)
         self._sent[held.request_id] = sent
@@ -185,9 +185,10 @@ class Chat(ChatCommands):
         return True
 
     async def withdraw(self, sent: Sent) -> Withdrawal:
-        """Withdraw a command that the stream has not shown. Returns "gone" or "sent"; after "gone", `await sent` raises
-        `Cancelled`. A command that was never posted is gone at once. Otherwise the server is asked as soon as it can be
-        reached. Meanwhile the command is not posted again, not even by a later program with the same outbox.
+        """Withdraw a command that the stream has not shown. Returns "gone" if the command will have no effect, and
+        "sent" if it has taken effect already. After "gone", `await sent` raises `Cancelled`. A command that was never
+        posted is withdrawn at once. Otherwise the server is asked as soon as it can be reached. Meanwhile the command
+        is not posted again, not even by a later program with the same outbox.
 
         Raises:
             ThreadcastError: the chat has ended.
@@ -308,7 +309,7 @@ class Chat(ChatCommands):
 
     def _settle(self, ack: Ack) -> None:
         if any(held.request_id == ack.client_request_id and held.type == WITHDRAWN for held in self._kept):
-            return  # the answer to the withdrawal decides
+            return  # the answer to the withdrawal will settle the command
         self.sender.settle(ack.client_request_id)
         if (sent := self._sent.get(ack.client_request_id)) is not None:
             if ack.accepted:
@@ -317,7 +318,7 @@ class Chat(ChatCommands):
                 sent.take_refusal(refusal(str(ack.result.get("code", "")), str(ack.result.get("error", "refused"))))
 
     def _settle_shown(self, snapshot: Snapshot) -> None:
-        """Settle the commands that a snapshot shows, which may come in place of their acks (PROTOCOL §5)."""
+        """Settle the commands that a snapshot shows, because a snapshot may replace their acks (PROTOCOL §5)."""
         last = acks_of(snapshot)
         for request_id in last.keys() & ({held.request_id for held in self._kept} | set(self._sent)):
             sent = self._sent.get(request_id)

@@ -1,6 +1,7 @@
-"""One or several chats over one connection: passes each chat its events and runs the tasks of all chats.
+"""Follows one or several chats over one connection: passes each chat its events and runs the tasks of all chats.
 
-`Client.chat` and `Client.chats` open it. The error of one chat is reported to that chat and does not end the others.
+`Client.chat` and `Client.chats` create a `Chats`. The error of one chat is reported to that chat and does not end the
+others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,11 +21,11 @@ from threadcast_protocol.wire.transient import ChatRemoved
 __all__ = ["CHATS_MAX", "Chats"]
 
 CHATS_MAX = 64
-"""The most chats of one stream (PROTOCOL §18)."""
+"""The maximum number of chats on one stream (PROTOCOL §18)."""
 
 
 class Chats(Mapping[str, Chat]):
-    """A mapping of chats by id. If it was opened by `client.chats`, `add` and `remove` change the mapping."""
+    """A mapping of chats by id. If the mapping was opened by `client.chats`, `add` and `remove` change it."""
 
     def __init__(self, wire: Wire, stream: Stream, new_chat: Callable[[str], Chat]) -> None:
         self._wire = wire
@@ -33,7 +34,8 @@ class Chats(Mapping[str, Chat]):
         self._chats: dict[str, Chat] = {}
         self._scopes: dict[str, anyio.CancelScope] = {}
         self._troubled: dict[str, Backoff] = {}
-        """The pauses of chats that the server could not open; a chat is removed when its snapshot arrives."""
+        """The pauses between attempts, for chats that the server could not open; a chat's entry is removed when its
+        snapshot arrives."""
         self._tasks: TaskGroup | None = None
         self._is_open = False
 
@@ -140,7 +142,7 @@ class Chats(Mapping[str, Chat]):
                     chat.take(item)
 
     def _take_removal(self, arrival: Arrival) -> None:
-        """Handle the end of one chat on a stream of several (PROTOCOL §4)."""
+        """Handle the end of one chat on a stream of several chats (PROTOCOL §4)."""
         said = event_of(arrival)
         chat = self._chats.get(arrival.chat_id)
         if chat is None or not isinstance(said, ChatRemoved):

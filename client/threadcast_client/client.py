@@ -3,7 +3,7 @@
     async with Client("http://127.0.0.1:8000") as client, client.chat("hello") as chat:
         print(await chat.ask("What is a lease?"))
 
-It uses only the public protocol. The client keeps each sent command until the stream has shown the command, so that no
+The client uses only the public protocol. It keeps each sent command until the stream has shown the command, so that no
 command is lost if the server loses its last second of data.
 """
 
@@ -54,14 +54,15 @@ class Client:
             url: The address of the server.
             token: The bearer token, or a function that returns it; the function is called before every request.
             forward_authorization: The credential that tools with `forward_auth` send to their services as
-                `Authorization`, such as "Bearer …", or a function that returns it. It is sent with commands only, and
-                must not be the token of this server.
-            outbox: Where sent commands are kept until the stream has shown them; in memory by default.
+                `Authorization`, such as "Bearer …", or a function that returns it. This credential is sent with
+                commands only, and must not be the token of this server.
+            outbox: The store of sent commands until the stream has shown them; by default a store in memory.
             name: The name under which client tools are claimed. A program that passes the same name after a restart
                 keeps its claims. By default the name is random.
             retry_policy: Timeouts and pauses.
-            awaits_sign_in: Whether the client continues after the server has refused the token. It then sets
-                `connection.is_signed_out`, holds commands, and asks `token` again every 30 s and after `retry`.
+            awaits_sign_in: Whether the client continues after the server has refused the token. A client that
+                continues sets `connection.is_signed_out`, holds commands, and asks `token` again every 30 s and after
+                `retry`.
             transport: Replaces HTTP, for tests.
         """
         self.outbox: Outbox = outbox if outbox is not None else MemoryOutbox()
@@ -110,8 +111,8 @@ class Client:
     ) -> AsyncIterator[Chats]:
         """Open up to 64 live chats over one connection, as a mapping by id. `add` and `remove` change the mapping.
 
-        The arguments and errors are those of `chat`. With `wait=False`, a refused chat has its `failure` set and the
-        others continue.
+        The arguments and errors are the same as for `chat`. With `wait=False`, a refused chat has its `failure` set and
+        the others continue.
         """
         async with self._watching(chat_ids, name=new_id("stream"), on_state=on_state, wait=wait) as chats:
             yield chats
@@ -163,7 +164,7 @@ class Client:
             Refused: the server has refused the stream.
             Unreadable: the server is not a Threadcast server.
             Busy: the server asks the client to try later.
-            Unreachable: there is no connection, or it was lost.
+            Unreachable: the connection could not be opened, or was lost.
         """
         async with self._wire.stream("/v1/chats/subscribe", [("chat_id", chat_id)], last_event_id) as chunks:
             yield chunks

@@ -1,6 +1,6 @@
 """The commands of a live chat that have a method of their own, and the questions that they answer.
 
-`Chat` inherits these methods. Each builds one command of PROTOCOL §2 and passes it to `Chat.send`.
+`Chat` inherits these methods. Each method builds one command of PROTOCOL §2 and passes it to `Chat.send`.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,8 @@ __all__ = ["ChatCommands"]
 
 
 class ChatCommands(ABC):
-    """The base of `Chat` with its commands. A subclass sets the attributes and sends the commands."""
+    """The base class of `Chat`, with the methods that send commands. A subclass sets the attributes and sends the
+    commands."""
 
     id: str
     state: ChatState
@@ -34,8 +35,8 @@ class ChatCommands(ABC):
 
     @property
     def questions(self) -> list[PauseReason]:
-        """The questions that a person must decide before the run continues (see `decide`), and those that a running
-        tool asks (type `question`)."""
+        """The questions that a person must decide before the run continues (see `decide`), and the questions of running
+        tools (type `question`)."""
         runtime = self.state.runtime
         return [reason for reason in runtime.pause_reasons if runtime.paused or reason.type == "question"]
 
@@ -70,7 +71,8 @@ class ChatCommands(ABC):
     ) -> Sent:
         """Decide a paused call (PROTOCOL §11), for the arguments that this client has seen.
 
-        Only the first decision counts; awaiting a later one raises `NoPendingDecision`. Raises the errors of `send`.
+        Only the first decision takes effect; awaiting a later decision raises `NoPendingDecision`. Raises the errors of
+        `send`.
         """
         shown = next((reason.input_hash for reason in self.questions if reason.tool_call_id == call_id), "")
         return self.send(

@@ -66,8 +66,8 @@ __all__ = [
 
 
 class Unreachable(ThreadcastError):
-    """The server did not answer in time. The client does not know whether a command has arrived. It holds the command
-    and posts it again, which is safe because a command with a known id takes no second effect."""
+    """The server did not answer in time. The client does not know whether a command has arrived. The client holds the
+    command and posts it again. This is safe, because a command with a known id takes effect only once."""
 
     code = "unavailable"
     retryable = True

@@ -32,7 +32,8 @@ class ChatItem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeedSnapshot(msgspec.Struct, frozen=True, tag="feed_snapshot"):
-    """The newest 200 chats, newest first. They replace the earlier list. `has_more`: the caller has older chats."""
+    """The newest 200 chats, newest first. These chats replace the earlier list. `has_more`: the caller has older
+    chats."""
 
     chats: list[ChatItem]
     has_more: bool = False

@@ -6,7 +6,8 @@ __all__ = ["new_id", "new_request_id"]
 
 
 def new_id(prefix: str) -> str:
-    """Return a new id with 128 random bits. It cannot be guessed, and no other client makes the same id by chance."""
+    """Return a new id with 128 random bits. The id cannot be guessed, and no other client makes the same id by
+    chance."""
     return f"{prefix}_{secrets.token_hex(16)}"
 
 

@@ -48,7 +48,7 @@ class Events(AsyncIterator[ChatItem]):
         return self._queue.popleft()
 
     def put(self, item: ChatItem) -> None:
-        """Add an event. Consecutive changes of the connection replace each other."""
+        """Add an event. Of consecutive connection statuses only the last is kept."""
         if len(self._queue) >= QUEUE_MAX_COUNT and not isinstance(item, Connection):
             self._queue.clear()
             self.drops += 1

@@ -1,7 +1,7 @@
 """Holds sent commands that the stream has not shown yet: in order, bounded, and optionally on disk.
 
 `Outbox` is the interface that a chat uses. A `MemoryOutbox` ends with the program; a `FileOutbox` survives the program.
-A command is in the outbox once, from `add` to `remove`.
+The outbox holds each command once, from `add` to `remove`.
 """
 
 import os
@@ -18,11 +18,12 @@ from threadcast_protocol.wire.commands import EXEMPT_FROM_QUEUE_LIMIT
 __all__ = ["EXEMPT_MAX_COUNT", "WAITING_MAX_COUNT", "WITHDRAWN", "FileOutbox", "Held", "MemoryOutbox", "Outbox"]
 
 WAITING_MAX_COUNT = 100
-"""The most commands of one chat that will wait in the server's queue; the queue holds no more (PROTOCOL §18)."""
+"""The maximum number of held commands of one chat that will wait in the server's queue: as many as the queue holds
+(PROTOCOL §18)."""
 
 EXEMPT_MAX_COUNT = 1_000
-"""The most commands of one chat that overtake waiting messages: aborts, parameters, decisions, tool results and queue
-edits (PROTOCOL §18)."""
+"""The maximum number of held commands of one chat that overtake waiting messages. Such commands are aborts, parameters,
+decisions, tool results and queue edits (PROTOCOL §18)."""
 
 WITHDRAWN = "withdrawn"
 """The type of a posted command that is being withdrawn. The server may have the command, so the outbox holds the
@@ -41,7 +42,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_exempt(self) -> bool:
-        """Whether the command overtakes the server's queue, so that it need not wait behind queued commands here."""
+        """Whether the command overtakes the server's queue, so that it need not wait behind others in the outbox."""
         return self.type in _EXEMPT_TYPES
 
 
@@ -52,7 +53,7 @@ class Outbox(Protocol):
         """Add a command. If the outbox holds a command with the same id, nothing is changed.
 
         Raises:
-            OutboxFull: the outbox holds as many commands of this chat as the server would.
+            OutboxFull: the outbox holds as many commands of this chat as the server would accept.
         """
 
     def remove(self, chat_id: str, request_id: str) -> None:
@@ -107,7 +108,8 @@ _lines = msgspec.json.Decoder(_Add | _Remove)
 _encoder = msgspec.json.Encoder()
 
 REWRITTEN_LINES = 10_000
-"""After this number of appended lines the file is rewritten with the present commands. The file has some MB at most."""
+"""The number of appended lines after which the file is rewritten with the present commands. The file has at most a few
+MB."""
 
 _RENAMES_OPEN_FILES = os.name == "posix"
 """Whether an open file can be renamed or replaced, which Windows does not permit."""
@@ -123,7 +125,7 @@ class FileOutbox(MemoryOutbox):
 
     If the file cannot be written (a full disk), `add` raises OSError and adds nothing. A removal that could not be
     written is written with the next line. If the program dies before that, the next program posts a command that the
-    server has already; the command's id makes it take effect once.
+    server has already; because of its id, the command still takes effect only once.
 
     Windows has no `flock`, so nothing prevents a second program from opening the same file. Give each program its own
     file.
@@ -171,7 +173,7 @@ class FileOutbox(MemoryOutbox):
     def remove(self, chat_id: str, request_id: str) -> None:
         if self._has(chat_id, request_id):
             super().remove(chat_id, request_id)
-            with suppress(OSError):  # written with the next line
+            with suppress(OSError):  # the removal is written with the next line
                 self._append(_Remove(chat_id, request_id))
 
     def _has(self, chat_id: str, request_id: str) -> bool:
@@ -193,8 +195,8 @@ class FileOutbox(MemoryOutbox):
                 os.close(old)
 
     def _rewritten(self) -> int:
-        """Replace the file by one with only the present commands, and return it open. A crash leaves the old file
-        unchanged."""
+        """Replace the file by a file with only the present commands, and return the new file open. A crash leaves the
+        old file unchanged."""
         fresh = self._path.with_name(self._path.name + ".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         file = os.open(fresh, flags, 0o600)

@@ -35,8 +35,8 @@ __all__ = [
 
 
 class RawEvent(msgspec.Struct, frozen=True):
-    """An event without a struct in this version, or an event that a tool defines (`browser_…`). It does not change the
-    state. `fields` is the whole JSON object."""
+    """An event without a struct in this version, or an event that a tool defines (`browser_…`). Such an event does not
+    change the state. `fields` is the whole JSON object."""
 
     type: str
     fields: JsonObject
@@ -83,7 +83,7 @@ class Reading:
 
     `seqs` maps each chat to the `seq` of its last event; successive connections share and update it. A chat that is not
     in `seqs` must begin with a snapshot, unless `begins_anywhere` is true. `resumed_from` is the id that the connection
-    was opened with: events that count from another snapshot do not follow this id.
+    was opened with; an event whose `seq` counts from another snapshot than this id counts as a gap.
 
     `goodbye_seconds` is the pause that the server requests at the end of the connection: the time of a final `retry`,
     or 0 if anything followed the `retry` (PROTOCOL §4).

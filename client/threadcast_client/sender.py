@@ -22,9 +22,9 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["OutboxSender", "Recipient", "Withdrawal", "held_of"]
 
 DUPLICATE_SECONDS = 30.0
-"""The longest wait for the ack of a command that the server has had before. If no ack arrives in this time on a live
-stream, the command took effect so long ago that snapshots no longer show its ack (they hold 64). This happens only
-after a restart with a file of old commands."""
+"""The longest wait for the ack of a command that the server reports as a duplicate. If no ack arrives in this time on a
+live stream, the command took effect so long ago that snapshots no longer show its ack (a snapshot holds 64 acks). This
+case occurs only after a restart with a file of old commands."""
 
 
 Withdrawal: TypeAlias = Literal["gone", "sent"]
@@ -36,13 +36,13 @@ class Recipient(Protocol):
     """The methods that the sender calls to report events."""
 
     def accepted(self, request_id: str, body: JsonObject) -> None:
-        """The server has accepted the command, now or before. `body` is its answer."""
+        """The server has accepted the command, now or at an earlier post. `body` is the server's answer."""
 
     def refused(self, request_id: str, wrong: Refused) -> None:
         """The server has refused the command, which was removed from the outbox."""
 
     def long_done(self, request_id: str) -> None:
-        """The server had accepted the command before. The command was removed from the outbox."""
+        """The server accepted the command long ago, so no ack will arrive. The command was removed from the outbox."""
 
     def withdrawn(self, request_id: str, *, is_gone: bool) -> None:
         """The withdrawal of a command has ended, and the command was removed from the outbox. `is_gone`: the command
@@ -150,7 +150,7 @@ class OutboxSender:
             raise
         except Refused as wrong:
             if not self._is_held(held):
-                return  # the command was withdrawn meanwhile; the withdrawal will find nothing
+                return  # the command was withdrawn meanwhile, and the server does not have it
             self.settle(held.request_id)
             self._recipient.refused(held.request_id, wrong)
         except Busy as wrong:
@@ -181,8 +181,8 @@ class OutboxSender:
             raise Busy("the server does not know yet whether the command could be withdrawn")
         is_sent = False
         if waited is None:
-            # A command that is not in the queue has taken effect or never arrived. The tree tells which, because the
-            # stream may lag behind the answer.
+            # A command that is not in the queue has taken effect or never arrived. The chat's tree shows whether the
+            # command has taken effect; the stream may lag behind the answer.
             tree = await self._found("GET", path_of("chats", self._chat_id) + "?view=tree")
             messages = msgspec.json.decode(tree.content, type=_Tree).messages if tree is not None else []
             is_sent = any(message.client_request_id == held.request_id for message in messages)
@@ -237,7 +237,7 @@ class _TreeMessage(msgspec.Struct, frozen=True):
 
 
 class _Tree(msgspec.Struct, frozen=True):
-    """The part of `GET /v1/chats/{id}?view=tree` that is needed here."""
+    """The fields of the answer to `GET /v1/chats/{id}?view=tree` that this module reads."""
 
     messages: list[_TreeMessage]
 

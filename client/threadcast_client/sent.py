@@ -59,7 +59,7 @@ class Sent:
         return self.ack
 
     def forget(self) -> None:
-        """Stop posting the command. A command that the server already has stays on the server."""
+        """Stop posting the command. If the server already has the command, the command may still take effect."""
         self._forget(self.request_id)
 
     # Reports of the sender and the chat.

@@ -1,8 +1,8 @@
 """One endless stream over successive connections: it reconnects, resumes where it stopped, and detects missing events
 and silence.
 
-It decodes only the heads of events and passes each event to a callback, in order. The callback must not block. If
-events were lost, the next event of a chat is a snapshot. No event arrives twice.
+The stream decodes only the heads of events and passes each event to a callback, in order. The callback must not block.
+If events were lost, the next event of a chat is a snapshot. No event arrives twice.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ StreamItem: TypeAlias = Opened | Lost | Quiet | Heard | ChatGone | Arrival | Bea
 
 
 class Stream:
-    """The stream of one or several chats. Its chats can be changed while it runs if it has a `name` (PROTOCOL §4)."""
+    """The stream of one or several chats. A stream with a `name` can change its chats while it runs (PROTOCOL §4)."""
 
     def __init__(self, wire: Wire, chat_ids: Sequence[str], *, name: str = "") -> None:
         self.chat_ids = list(chat_ids)
@@ -115,7 +115,7 @@ class Stream:
             if self._scope.cancelled_caught:  # by `reconnect`
                 continue
             pause = self._backoff.pause(self._retry_seconds)
-            self._scope = anyio.CancelScope()  # before `take`, which may call `reconnect`
+            self._scope = anyio.CancelScope()  # set before `take`, which may call `reconnect`
             take(Lost(reason, pause, is_out))
             with self._scope:
                 await anyio.sleep(pause)

@@ -1,7 +1,7 @@
 """Runs client tools: the tool calls that the server assigns to clients, such as an editor (PROTOCOL §12).
 
-It reads the folded state, so that it also finds calls made during a disconnection. It claims each call before it runs
-the handler, renews the claim while the handler runs, and cancels the handler when the call is no longer wanted.
+The module reads the folded state, so that it also finds calls made during a disconnection. It claims each call before
+it runs the handler, renews the claim while the handler runs, and cancels the handler when the call is no longer wanted.
 """
 
 import inspect
@@ -31,7 +31,7 @@ OTHERS_CLAIM_SECONDS = 15.0
 
 
 class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a tool, if it is more than a text. `failed`: whether the model is told that the call failed."""
+    """A tool's result with more fields than a text. `failed`: whether the model is told that the call failed."""
 
     content: str
     failed: bool = False
@@ -68,7 +68,7 @@ class ToolCalls:
         self.look()
 
     def add(self, name: str, handler: Handler) -> None:
-        """Set the handler of a tool. It runs all later calls, and the calls that wait already."""
+        """Set the handler of a tool. The handler runs all later calls, and the calls that wait already."""
         self._handlers[name] = handler
         self.look()
 

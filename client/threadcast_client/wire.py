@@ -145,7 +145,7 @@ class Wire:
         Raises:
             Refused: the server has refused the stream.
             Busy: the server asks the client to try later.
-            Unreachable: there is no connection, or it was lost while it was read.
+            Unreachable: the connection could not be opened, or was lost while the stream was read.
             Unreadable: the server is not a Threadcast server.
         """
         retry_policy = self.retry_policy

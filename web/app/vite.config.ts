@@ -34,8 +34,8 @@ const newestFonts: Plugin = {
 };
 
 /**
- * Keeps only the lexer of marked. Without this, the instance that marked creates when it is loaded would keep all of it
- * in the build.
+ * Keeps only the lexer of marked. Without this plugin, the instance that marked creates when it is loaded would keep
+ * all of marked in the build.
  */
 const lexerOfMarked: Plugin = {
   name: "lexer-of-marked",
@@ -48,8 +48,8 @@ const lexerOfMarked: Plugin = {
 };
 
 /**
- * Lets the SharedWorker's script share its code with the page, so that browsers fetch the code once. Vite would bundle
- * it a second time.
+ * Lets the SharedWorker's script share its code with the page, so that browsers fetch the code once. Without this
+ * plugin, Vite would bundle the code a second time.
  */
 const sharedWorker: Plugin = {
   name: "shared-worker",
@@ -83,8 +83,8 @@ export default defineConfig({
     cssTarget: ["chrome123", "firefox120", "safari17.5"], // these support light-dark(); its polyfill ignores the theme that the person chose
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0, // the page's policy refuses fonts in data addresses
-    // The page starts with two files, the client and the rest; more files would compress 2 kB worse. The SharedWorker
-    // needs only the client.
+    // The page starts with two files, the client and the rest; more files would compress less well and take 2 kB more.
+    // The SharedWorker needs only the client.
     rolldownOptions: {
       output: {
         codeSplitting: {

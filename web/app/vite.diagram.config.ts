@@ -7,7 +7,8 @@ import { defineConfig, type Plugin } from "vite";
 
 /**
  * Leaves out the layout engine ELK, which is large and under the licence EPL-2.0. Where a layout is not registered, Mermaid
- * uses dagre, and cose-bilkent for mindmaps; its own small build relies on that too (docs/decisions/0034).
+ * uses dagre, and cose-bilkent for mindmaps; Mermaid's own small build relies on these layouts too
+ * (docs/decisions/0034).
  */
 const withoutElk: Plugin = {
   name: "without-elk",

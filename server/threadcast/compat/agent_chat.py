@@ -1,8 +1,9 @@
 """The frames of `POST /v1/agent/chat`: named events with JSON data (PROTOCOL §14).
 
-The events are `message_start` for each model call (turns count from 0), `content_chunk`, `tool_call_start` as soon as a
-call has a name, `tool_call_result` and `<type>_preview`. The last event is `message_complete`, or `error` if the run
-did not complete. An error is sent only when the run is over, because a summary may follow after a limit was reached.
+The events are `message_start` for each model call (its `turn` counts from 0), `content_chunk`, `tool_call_start` as
+soon as a call has a name, `tool_call_result` and `<type>_preview`. The last event is `message_complete`, or `error` if
+the run did not complete. An error is sent only when the run is over, because a summary may follow after a limit was
+reached.
 """
 
 import re

@@ -1,7 +1,8 @@
 """The base class of projections, which turn the events of one run into frames (PROTOCOL §14).
 
-`RunSlice` finds the events of the caller's run among those of its chat. A `Projection` turns them into frames, of which
-exactly one is the last; later events of the log are ignored. Both classes do no I/O; `compat/oneshot.py` uses them.
+`RunSlice` finds the events of the caller's run among the chat's events. A `Projection` turns these events into frames.
+Exactly one frame is the last, and later events of the log are ignored. Both classes do no I/O; `compat/oneshot.py` uses
+them.
 """
 
 from abc import ABC, abstractmethod
@@ -39,7 +40,7 @@ _ENDED_SENTENCES = {
     "interrupted": ("interrupted", "the run was interrupted by a newer message"),
     "limit": ("max_tool_rounds", "the run reached its limit of rounds"),
 }
-"""Code and message for each outcome, if no `error` event explained it."""
+"""The code and message of a failure for each outcome, used if the run had no `error` event."""
 
 
 class OutFrame(NamedTuple):
@@ -64,7 +65,7 @@ class Failure(NamedTuple):
 
 class RunSlice:
     """Finds the run of the message with `request_id` in a chat's events, or, with `run_id`, the events of that open
-    run. The events must begin before the message was posted."""
+    run. The slice must receive all events of the chat from a time before the message is posted."""
 
     def __init__(self, request_id: str, run_id: str | None = None) -> None:
         self.run_id = run_id
@@ -76,7 +77,7 @@ class RunSlice:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended or was refused, so that no run is left to abort."""
+        """Whether the run has ended or its message was refused, so that there is no run to abort."""
         return self.has_ended or self.refusal is not None
 
     def take(self, event: Event) -> bool:
@@ -88,7 +89,7 @@ class RunSlice:
             self._look_for_run(event)
             return False
         if isinstance(event, RuntimeUpdated):
-            self.has_ended = event.outcome is not None  # this is our run, because at most one run is open
+            self.has_ended = event.outcome is not None  # the event is about this run, because at most one run is open
         return not isinstance(event, Ack | QueueUpdated | ThreadUpdated | PassThrough)
 
     def _look_for_run(self, event: Event) -> None:
@@ -118,7 +119,7 @@ class Projection(ABC):
 
     The text `retry_text` is sent when the chat's reply guard has refused an answer and the model answers again; with ''
     nothing is sent. `shows_diagnostics` is true if the format has a field for the run's trace. For a caller who may see
-    the trace, `diagnostics` is set to it before the run's last event.
+    the trace, `diagnostics` is set to the trace before the run's last event.
     """
 
     shows_diagnostics = False
@@ -138,8 +139,8 @@ class Projection(ABC):
         return []
 
     def join(self, state: ChatState) -> list[OutFrame]:
-        """Return the first frames for a caller who joins the chat in this state. Sets `is_done` if they are also the
-        last."""
+        """Return the first frames for a caller who joins the chat in this state. Sets `is_done` if no further frames
+        follow."""
         raise NotImplementedError
 
     def feed(self, event: Event) -> list[OutFrame]:
@@ -176,14 +177,14 @@ class Projection(ABC):
     def failed_body(self) -> JsonObject:
         """Return the JSON body of a run that did not complete, for callers that want no stream."""
         failure = self.failure or Failure("internal", "the run failed")
-        return {**self.body(), "detail": failure.message, "code": failure.code}  # as in every error (PROTOCOL §1)
+        return {**self.body(), "detail": failure.message, "code": failure.code}  # as every error has (PROTOCOL §1)
 
     @abstractmethod
     def body(self) -> JsonObject:
         """Return the JSON body for callers that want no stream (NET-9)."""
 
     def _pause(self, event: Event) -> list[OutFrame]:
-        """Return the frames of a run that waits for a person. In this class they are the last frames, because the
+        """Return the frames of a run that waits for a person. By default these frames end the stream, because the
         formats of one-shot endpoints cannot ask a person."""
         return self.fail("conflict", AWAITS_DECISION)
 
@@ -197,7 +198,7 @@ class Projection(ABC):
 
     def _is_retry(self, event: RuntimeUpdated) -> bool:
         """Return whether the reply guard refused an answer, so that the model answers again. Returns True only once for
-        each such round, because a round may be announced twice after a crash."""
+        each repeated round, because a round may be announced twice after a crash."""
         if event.status_text != RETRY_STATUS or event.round == self._retried_round:
             return False
         self._retried_round = event.round

@@ -38,7 +38,7 @@ def call_id_of(chat_id: str, tool_call_id: str) -> str:
 
 
 def read_call_id(call_id: str) -> tuple[str, str]:
-    """Return the call's id in the chat, and the chat's id; the chat's id is '' if the text contains no chat. Ids of
-    chats have no `@`."""
+    """Return the call's id in the chat, and the chat's id, which is '' if the text names no chat. Ids of chats have no
+    `@`."""
     own, mark, chat_id = call_id.rpartition("@")
     return (own, chat_id) if mark else (call_id, "")

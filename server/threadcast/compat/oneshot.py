@@ -1,7 +1,7 @@
 """The three one-shot endpoints: each request posts one message, and its answer is the message's run (PROTOCOL §14).
 
-An endpoint reads its body, follows the chat, posts an ordinary `user_message`, and passes the run's events to a
-projection, whose frames it sends. The chat is the same as if the command had been posted to
+An endpoint reads its body, follows the chat, posts an ordinary `user_message`, passes the run's events to a projection,
+and sends the projection's frames. The chat is the same as if the command had been posted to
 `/v1/chats/{chat_id}/commands`. All refusals are JSON answers, sent before the first byte of the stream.
 """
 

@@ -1,4 +1,5 @@
-"""The bodies of the one-shot endpoints. Each is turned into an `Ask`: an ordinary `user_message` and its projection.
+"""The bodies of the one-shot endpoints. Each body is turned into an `Ask`: an ordinary `user_message` and its
+projection.
 
 The functions are pure: ids and the time are arguments. The message is never merged with others that wait in the queue
 (`merge_queued` is false), so its run belongs to its caller alone and can be aborted when the caller disconnects.
@@ -64,7 +65,8 @@ ScopeOfRequest: TypeAlias = Annotated[
         }
     ),
 ]
-"""A path of names, or a list of names, the widest first. `read_scope` checks the value, for better error messages."""
+"""A path of names, or a list of names, the widest scope first. `read_scope` checks the value, for better error
+messages."""
 
 
 class Fresh(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ class Fresh(msgspec.Struct, frozen=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """A one-shot request, decoded. `is_new` is true if the caller named no chat. `makes_chat` is true if the request
+    """A one-shot request, decoded. `is_new` is true if the body names no chat. `makes_chat` is true if the request
     creates the named chat when that chat does not exist. `mode` is the unchecked value of the body. `wants_stream` is
     None if the `Accept` header decides. `content_path` and `scope_path` are the places of the message and the scope in
     the body; a scope without a path is never refused."""
@@ -121,8 +123,8 @@ class TextChatRequest(OneShotRequest, frozen=True, kw_only=True):
 
 
 class AgentChatRequest(OneShotRequest, frozen=True, kw_only=True):
-    """The body of `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. The
-    request creates a conversation under a `conversation_id` that does not exist."""
+    """The body of `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three names, the widest scope
+    first. If no conversation has the `conversation_id`, the request creates the conversation."""
 
     message: Text
     context_type: ScopeOfRequest
@@ -236,7 +238,7 @@ def _scope(scope: object, path: str) -> list[str]:
 
 
 def _chat(named: str | None, fresh: Fresh, path: str) -> tuple[str, bool]:
-    """Return the id of the chat, and whether the chat is new. Some foreign clients send "" instead of no id."""
+    """Return the id of the chat, and whether the chat is new. Some foreign clients send "" if they have no id."""
     if not named:
         return fresh.chat_id, True
     try:

@@ -1,11 +1,11 @@
-"""The frames of `POST /api/chat/stream`, for a chat beside a page: typed `data:` frames, the last with the whole answer
-(PROTOCOL §14).
+"""The frames of `POST /api/chat/stream`, for a chat beside a page: typed `data:` frames, of which the last contains the
+whole answer (PROTOCOL §14).
 
 The types are `status`, `text_delta`, `tool_start`, `tool_progress` and `tool_complete`. The last frame is `complete`,
 `error`, or, after an abort, `cancelled`; a run that reached its limit of rounds is `complete`. Only this format marks
 the place of a tool call in the text, with `[[tool:ID]]`, where ID is its `tool_use_id` (FE-8). The joined deltas equal
-`payload.message`, unless an answer was cleaned, or generated again after a crash. In these cases the payload has the
-right text.
+`payload.message`, unless an answer was cleaned, or generated again after a crash. In these cases the text of the
+payload is correct.
 """
 
 from threadcast.compat.base import Failure, OutFrame, Projection, appended_text, json_frame
@@ -39,7 +39,7 @@ class PageChat(Projection):
 
     def __init__(self, chat_id: str) -> None:
         super().__init__(chat_id)
-        self._pieces: dict[str, list[str]] = {}  # answers and calls in their order, each with its text or its marker
+        self._pieces: dict[str, list[str]] = {}  # the texts of answers and the markers of calls, in their order
         self._history: dict[str, JsonObject] = {}
         self._final: Message | None = None
         self._payload: JsonObject | None = None

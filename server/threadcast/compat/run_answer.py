@@ -54,12 +54,12 @@ is."""
 
 
 class RunAnswer(Response):
-    """An answer that streams the run that `run` finds and ends with it.
+    """An answer that streams the run that `run` finds, and ends when this run ends.
 
     `post` posts the commands after the answer has begun to follow the chat; it is None if the run is already open. With
     `joins`, the projection first gets the chat's present state (`Projection.join`), and `run` names the open run. If
-    the client disconnects, the run is aborted, or its message `request_id` is removed from the queue if the run has not
-    begun. With `detaches`, neither happens. `is_tagged` puts the chat's id as SSE id on the first and the last frame.
+    the client disconnects, the run is aborted; if the run has not begun, its message `request_id` is removed from the
+    queue. With `detaches`, neither happens. `is_tagged` puts the chat's id as SSE id on the first and the last frame.
     `more` are further headers of the answer.
     """
 
@@ -153,8 +153,8 @@ class RunAnswer(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, scope: Scope, send: Send, data: bytes) -> bool:
-        """Send bytes. Returns False if the client accepted no data for too long; then its connection is dropped, as if
-        the client had disconnected."""
+        """Send bytes. Returns False if the client accepted no data for too long. The client's connection is then
+        dropped, as if the client had disconnected."""
         try:
             async with Deadline(self._edge.limits.subscriber_stall_seconds):
                 await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -1,7 +1,7 @@
 """The endpoints that a foreign GUI calls at its start: its chat list and its sidebar (PROTOCOL §13).
 
-They show this server's own list and feed with other field names. The format calls a chat a trajectory, and its times
-are ISO 8601. The answers have exactly the fields that the GUI expects.
+These endpoints show this server's own list and feed with other field names. The format calls a chat a trajectory, and
+its times are ISO 8601. The answers have exactly the fields that the GUI expects.
 """
 
 import secrets
@@ -41,7 +41,7 @@ PROTOCOL_VERSION = 2
 Section: TypeAlias = Literal["workspace", "chats", "tasks", "buddy"]
 
 SIDEBAR_CHATS = 50
-"""The number of chats in the sidebar's section; the GUI requests more with `next_cursor`."""
+"""The number of chats in the sidebar's section; the GUI requests further chats with `next_cursor`."""
 
 
 class Trajectory(msgspec.Struct, frozen=True, kw_only=True):

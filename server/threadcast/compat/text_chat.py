@@ -1,8 +1,8 @@
 """The frames of `POST /chat`: named events with plain text, for the simplest clients (PROTOCOL §14).
 
 The first event is `session`. Then come `text` (plain text, not JSON), `tool_status`, `data` and `error`; the last event
-is always `done`. The joined `text` frames are the answer. A tool that fails is reported by its status and by an `error`
-with the code `tool_error`; neither ends the run.
+is always `done`. The joined `text` frames are the answer. A tool's failure is reported by its status and by an `error`
+with the code `tool_error`; these frames do not end the run.
 """
 
 from threadcast.compat.base import OutFrame, Projection, appended_text, json_frame

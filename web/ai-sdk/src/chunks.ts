@@ -1,4 +1,7 @@
-/** Chunks of the UI message stream, made from the states of a chat: each state shows what the page does not have yet. */
+/**
+ * Chunks of the UI message stream, made from the states of a chat: each new state gives the chunks that the page does
+ * not have yet.
+ */
 
 import { PENDING, type Named, type UIPart } from "./messages.js";
 
@@ -27,7 +30,7 @@ export class Chunks {
     }
   }
 
-  /** Returns the chunks for what is new in the parts of the message `id`. */
+  /** Returns the chunks for the new content of the message `id`. */
   next(id: string, parts: readonly Named[]): Chunk[] {
     const chunks: Chunk[] = [];
     if (!this.isBegun) chunks.push({ type: "start", messageId: id });

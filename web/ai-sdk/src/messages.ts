@@ -1,6 +1,6 @@
 /**
- * UI messages of the AI SDK, made from the state of a chat. It matches `compat/ai_sdk/parts.py` of the server: one run
- * is one UI message, and each answer of a model is a step in it.
+ * UI messages of the AI SDK, made from the state of a chat. This module matches `compat/ai_sdk/parts.py` of the server:
+ * one run is one UI message, and each answer of a model is a step in it.
  */
 
 import { activePath, isAtRest, textOf, type ChatState } from "threadcast-client";
@@ -71,7 +71,10 @@ export function uiMessages(state: ChatState): UIMessage[] {
   return found;
 }
 
-/** Returns the messages from the user message `userId` (by default the last) to the next user message, without both. */
+/**
+ * Returns the messages from the user message `userId` (by default the last) to the next user message, without these two
+ * messages.
+ */
 export function turnAfter(state: ChatState, userId?: string): Message[] {
   const path = shown(state);
   const begin = path.findLastIndex(({ role, message_id }) => role === "user" && (!userId || message_id === userId));
@@ -109,7 +112,10 @@ export function turnParts(state: ChatState, turn: readonly Message[]): Named[] {
   const { runtime, draft } = state;
   const ours = new Set((runtime.ide_calls ?? []).map((call) => call.tool_call_id));
   const isPausing = !isAtRest(state) && turn.at(-1)?.message_id === state.path.at(-1) && isAtPause(state);
-  /** Whether it is known which side carries out the call. Until then a page must not carry out the call itself. */
+  /**
+   * Whether it is known which side carries out the call. While this is unknown, a page must not carry out the call
+   * itself.
+   */
   const isPlaced = (id: string) =>
     isPausing || isAtRest(state) || ours.has(id) || (runtime.tools ?? []).some((tool) => tool.tool_call_id === id && tool.status !== "queued");
   for (const message of turn) {

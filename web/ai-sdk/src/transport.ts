@@ -1,6 +1,6 @@
 /**
- * A `ChatTransport` of the AI SDK on our client. The client keeps the connection: when a connection is lost, a stream
- * of the page continues at its position. `stop()` aborts the run.
+ * A `ChatTransport` of the AI SDK that uses the Threadcast client. The client reconnects after a loss, and the page's
+ * stream continues at its position. `stop()` aborts the run.
  */
 
 import { isAtRest, newId, textOf, type Chat, type ChatState, type Client, type ContentPart, type JsonObject, type Message, type Sendable, type Sent } from "threadcast-client";
@@ -32,7 +32,10 @@ interface Request {
   abortSignal: AbortSignal | undefined;
 }
 
-/** Tells from a state whether the answer of a request has begun, has ended, or waits for the page. */
+/**
+ * Returns, for a state of the chat, the answer to a request and whether it has ended or waits for the page; null before
+ * the answer has begun.
+ */
 type Look = (state: ChatState) => { turn: Message[]; isOver: boolean } | null;
 
 // any: a stream of chunks in the types of npm `ai`, on which this package does not depend
@@ -92,8 +95,8 @@ export class ThreadcastTransport {
   }
 
   /**
-   * Keeps a page equal to the chat, until the returned function is called: sets its messages while nothing runs, and
-   * resumes when another tab or client has begun a run.
+   * Keeps a page equal to the chat, until the returned function is called: sets the page's messages while no run is
+   * open, and resumes when another tab or client has begun a run.
    */
   follow(chatId: string, page: Page): () => void {
     const chat = this.chat(chatId);
@@ -105,7 +108,7 @@ export class ThreadcastTransport {
         if (told === state.runtime.run_id) return;
         told = state.runtime.run_id;
         const messages = uiMessages(state);
-        if (messages.at(-1)?.role === "assistant") messages.pop(); // resuming shows it from its start
+        if (messages.at(-1)?.role === "assistant") messages.pop(); // resuming shows the answer from its start
         page.setMessages(messages);
         void Promise.resolve(page.resume()).then(look, look);
       } else if (told !== state.position) {
@@ -120,7 +123,7 @@ export class ThreadcastTransport {
 
   private begin(chat: Chat, command: Sendable, requestId: string | null, signal?: AbortSignal): Stream {
     const before = chat.state.runtime.run_id;
-    const old = new Set(chat.state.path); // an answer that is generated anew stays on the path until its run has begun
+    const old = new Set(chat.state.path); // an answer that is regenerated stays on the path until the new run has begun
     const sent = chat.send(command);
     const look: Look = (state) => {
       const node = requestId ? [...state.nodes.values()].find((each) => each.client_request_id === requestId) : undefined;
@@ -227,14 +230,14 @@ export class ThreadcastTransport {
     });
   }
 
-  /** Aborts the run of a stream, or takes its message out of the queue. */
+  /** Aborts the run of a stream, or removes its message from the queue. */
   private halt(chat: Chat, sent: readonly Sent[], look: Look): void {
     const { run_id } = chat.state.runtime;
     if (look(chat.state) && run_id) {
       if (!isAtRest(chat.state)) chat.send({ type: "abort", run_id });
       return;
     }
-    for (const { requestId } of sent) void chat.cancel(requestId).catch(() => {}); // offline: the run goes on
+    for (const { requestId } of sent) void chat.cancel(requestId).catch(() => {}); // offline: the run continues
   }
 }
 

@@ -1,4 +1,4 @@
-/** The form of a question: which schemas have one, and what the filled fields answer. */
+/** Tests which schemas of questions have a form, and which answer the filled-in fields give. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

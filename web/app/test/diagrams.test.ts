@@ -1,4 +1,7 @@
-/** How long an answer waits for diagrams, the order in which they are drawn, and the remembered sizes of pictures. */
+/**
+ * Tests how long an answer waits for diagrams, the order in which diagrams are drawn, and the remembered sizes of
+ * pictures.
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -119,8 +122,8 @@ test("an answer waits at most 5 s, for all of its diagrams together", async (con
 });
 
 /**
- * A queue that records its work. The work is silent for 0.1 s, for 6 s if its name begins with "slow", forever with
- * "stuck".
+ * A queue that records its work. The work is silent for 0.1 s; for 6 s if its name begins with "slow", and forever if
+ * it begins with "stuck".
  */
 function queueOf() {
   const queue = new Queue<string>();

@@ -1,4 +1,4 @@
-/** The pure parts of the developer's drawer and of time travel. */
+/** Tests the pure parts of the developer's drawer and of time travel. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

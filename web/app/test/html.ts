@@ -1,4 +1,4 @@
-/** Trees written as HTML, for tests to compare. */
+/** Writes trees as HTML, so that tests can compare them. */
 
 import type { Tree } from "../src/thread/markdown/tree.ts";
 

@@ -1,4 +1,4 @@
-/** Which dollars and brackets are formulas, and which are money, shells and words. */
+/** Tests which dollar signs and brackets are read as formulas, and which as money, shell variables or words. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -106,7 +106,7 @@ test("what has only begun of folded parts and footnotes does not flicker either"
   assert.equal(settled("Text.[^1]"), "Text.[^1]");
 });
 
-/** Returns the CPU time of `work` in milliseconds, to which other processes add nothing. */
+/** Returns the CPU time of `work` in milliseconds, which does not include other processes. */
 function effort(work: () => void): number {
   const before = process.cpuUsage().user;
   work();

@@ -1,4 +1,4 @@
-/** Scopes of addresses, contexts of other pages, and the choices with which new chats begin. */
+/** Tests scopes in addresses, contexts from other pages, and the choices with which new chats begin. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** How typed settings are read, and the source of each value. */
+/** Tests how typed settings are parsed, and from which layer each value comes. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,4 @@
-/** The list of chats: grouped by days, searched by words, with its new messages; and the export of a chat as
- * Markdown. */
+/** Tests the list of chats (groups by day, search, marks for new messages) and the export of a chat as Markdown. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

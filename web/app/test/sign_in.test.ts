@@ -1,4 +1,4 @@
-/** The token in a pasted text: alone, in a link, in quotes; and texts without a token. */
+/** Tests how a token is found in pasted text: alone, in a link or in quotes; and texts without a token. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,6 @@
 /**
- * The law of `split.ts`: a text that came in pieces gives the blocks of the whole, and finished blocks do not change.
+ * Tests that a text that arrives in pieces gives the same blocks as the whole text, and that finished blocks do not
+ * change.
  */
 
 import assert from "node:assert/strict";

@@ -1,4 +1,4 @@
-/** A storage that the browser refuses, that is full, and that two people use one after the other. */
+/** Tests a storage that the browser refuses, a full storage, and a storage that two people use one after the other. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

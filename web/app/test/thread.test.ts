@@ -1,4 +1,4 @@
-/** The pure parts of the conversation: turns, sources, words, and Markdown as HTML. */
+/** Tests the pure parts of the conversation: turns, sources, words, and Markdown as HTML. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** The state of a call, computed from the chat's messages, and people's decisions about the call. */
+/** Tests the state of a call, which is computed from the chat's messages, and people's decisions about the call. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

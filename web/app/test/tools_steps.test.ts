@@ -1,4 +1,4 @@
-/** The titles of a durable agent's steps, and the question below which they are shown. */
+/** Tests the titles of a durable agent's steps, and below which question the steps are shown. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

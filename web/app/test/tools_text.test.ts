@@ -1,4 +1,4 @@
-/** Texts, tables and differences for the arguments and results of tools. */
+/** Tests the texts, tables and differences for the arguments and results of tools. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** The texts about the connection to the server, the meaning of keys, and the format of numbers. */
+/** Tests the texts about the connection to the server, the meaning of keys, and the format of numbers. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,7 +17,7 @@ const facts = (connection: Facts["connection"], more: Partial<Facts> = {}): Fact
   nowMs: NOW,
   ...more,
 });
-/** Returns the kind, the sentence, and the text that changes every second. */
+/** Returns the kind of a standing, its sentence, and its text that changes every second. */
 function said(...given: Parameters<typeof facts>): [string, string, string] {
   const now = standing(facts(...given));
   return [now.kind, sentence(now), now.seconds];

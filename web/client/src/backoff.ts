@@ -1,10 +1,10 @@
 /**
- * Computes the pauses between attempts, and holds the time limits of requests. Pure: the random generator is an
- * argument.
+ * Computes the pauses between attempts, and holds the time limits of requests. The module is pure: the random generator
+ * is an argument.
  *
  * Full jitter: a pause is a random time between zero and a ceiling that doubles with each failure, so that clients
- * which lost their server together do not reconnect together. It is added to the time that the server asks for
- * (`retry:`, `Retry-After`). The numbers and their reasons are those of the Python client
+ * which lost their server together do not reconnect together. The pause is added to the time that the server asks for
+ * (`retry:`, `Retry-After`). The Python client has the same numbers, for the same reasons
  * (`client/threadcast_client/backoff.py`).
  */
 
@@ -12,7 +12,7 @@
 export interface RetryPolicy {
   connectMs: number;
   /**
-   * After this silence a heartbeat is overdue: 15 s, and a third more for delays on the network (PROTOCOL §4). The
+   * After this silence a heartbeat is overdue: 15 s (PROTOCOL §4) plus a third of 15 s for delays on the network. The
    * overdue heartbeat is reported and has no other effect.
    */
   quietMs: number;
@@ -44,7 +44,7 @@ export class Backoff {
     this.ceiling = retryPolicy.pauseFirstMs;
   }
 
-  /** Returns how many milliseconds to wait now, at least as many as the server asked for. */
+  /** Returns the milliseconds to wait now, at least as many as the server asked for. */
   pause(atLeastMs = 0): number {
     const drawn = this.draw() * this.ceiling;
     this.ceiling = Math.min(this.ceiling * 2, this.retryPolicy.pauseMaxMs);

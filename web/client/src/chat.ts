@@ -29,8 +29,8 @@ export interface Connection {
   /** The time of the next attempt, in milliseconds on the clock of `performance.now()`, which is never adjusted. */
   readonly retryAt?: number;
   /**
-   * The time at which the server last sent a byte, on the same clock; set only while a heartbeat is overdue (PROTOCOL
-   * §4).
+   * The time at which the server last sent a byte, on the same clock; this time is set only while a heartbeat is
+   * overdue (PROTOCOL §4).
    */
   readonly silentSince?: number;
   /** The server does not know the caller. Call `Client.retry()` after a sign-in. */
@@ -39,9 +39,9 @@ export interface Connection {
   readonly isResting?: boolean;
 }
 
-/** An event in the life of the connection, for a view that shows these events. */
+/** An event of the connection, for views that show such events. */
 export type Happening =
-  /** `after` is the position after which the server was asked to continue; null if it was asked for a snapshot. */
+  /** `after` is the position after which the server was asked to continue; null if a snapshot was requested. */
   | { kind: "opened"; after: number | null }
   | { kind: "lost"; reason: string; retryMs: number }
   /** An event is missing: number `got` came where `expected` was due. A snapshot follows. */
@@ -119,7 +119,7 @@ export class Chat implements Recipient {
     return () => this.listeners.delete(listener);
   }
 
-  /** Calls `watcher` with each event of the connection. Its present state is in `connection`. */
+  /** Calls `watcher` with each event of the connection. The present state is in `connection`. */
   onConnection(watcher: (happening: Happening) => void): () => void {
     this.watchers.add(watcher);
     return () => this.watchers.delete(watcher);
@@ -155,12 +155,14 @@ export class Chat implements Recipient {
     });
   }
 
-  /** Marks this chat as viewed now. Useful only where tabs share a connection, which carries 64 chats. */
+  /**
+   * Marks this chat as viewed now. The call has an effect only where tabs share a connection, which carries 64 chats.
+   */
   look(): void {
     this.source.look(this.id);
   }
 
-  // Sending. None of these methods waits for the server, except `cancel` and `withdraw`.
+  // Sending. Only `readQuestions`, `cancel` and `withdraw` wait for the server.
 
   /** Sends a text, or any command of PROTOCOL §2. Throws OutboxFull, or the chat's `failure`. */
   send(what: string | Sendable, more: Partial<Omit<UserMessage, "type" | "content">> = {}): Sent {
@@ -219,9 +221,9 @@ export class Chat implements Recipient {
 
   /**
    * Takes back a sent command that the stream has not shown. Returns "gone" if the command will have no effect, "sent"
-   * if it has taken effect already. A command that was never posted is gone at once. Otherwise the server is asked as
-   * soon as it can be reached, and until then the command is not posted again, even after a reload. Throws the chat's
-   * `failure`.
+   * if it has taken effect already. A command that was never posted is withdrawn at once. Otherwise the server is asked
+   * as soon as it can be reached, and until then the command is not posted again, even after a reload. Throws the
+   * chat's `failure`.
    */
   withdraw(requestId: string): Promise<"gone" | "sent"> {
     const held = this.waiting.find((one) => one.requestId === requestId);
@@ -234,8 +236,8 @@ export class Chat implements Recipient {
   }
 
   /**
-   * Tells other clients that a person is typing here, or has stopped. Other clients forget this after a while, so call
-   * the method repeatedly.
+   * Tells other clients that a person is typing here, or has stopped. Other clients discard the report after a while,
+   * so repeat the call while the person types.
    */
   type(isTyping: boolean): void {
     this.source.type(this.id, isTyping);
@@ -301,7 +303,7 @@ export class Chat implements Recipient {
   accepted(held: Held, receipt: Receipt): void {
     this.sent.get(held.requestId)?.takeAccepted();
     if (receipt.status === "aborted" && this.isReady && this.state.position === 0) {
-      // The chat does not exist, so there is nothing to abort and no stream that would show the ack (PROTOCOL §1).
+      // The chat does not exist, so no run is aborted and no stream will show an ack (PROTOCOL §1).
       this.settle({ type: "ack", client_request_id: held.requestId, accepted: true, result: { aborted: true } });
     }
     const { state, silentSince } = this.connection;
@@ -348,7 +350,7 @@ export class Chat implements Recipient {
 
   private settle(ack: Ack): void {
     if (this.waiting.some((held) => held.requestId === ack.client_request_id && held.type === WITHDRAWN)) {
-      return; // the answer to its withdrawal decides
+      return; // the answer to the withdrawal will settle the command
     }
     this.sender.settle(ack.client_request_id);
     if (!ack.accepted) {
@@ -367,7 +369,7 @@ export class Chat implements Recipient {
     for (const listener of [...this.refusals]) listener(requestId, wrong);
   }
 
-  /** Settles commands that a snapshot shows, which may arrive in place of their acks (PROTOCOL §5). */
+  /** Settles the commands that a snapshot shows, because a snapshot may replace their acks (PROTOCOL §5). */
   private settleShown(snapshot: Snapshot): void {
     const last = new Map((snapshot.recent_acks ?? []).map((ack) => [ack.client_request_id, ack]));
     const shown = [...snapshot.messages, ...snapshot.runtime.queued_items].map((each) => each.client_request_id);

@@ -6,7 +6,7 @@
  *     chat.subscribe(() => render(chat.messages));
  *     chat.send("What is a lease?");
  *
- * It speaks the public protocol and nothing else.
+ * The client uses only the public protocol.
  */
 
 import { Chat } from "./chat.js";
@@ -19,7 +19,10 @@ import { Busy, Wire, type WireOptions } from "./wire.js";
 import { Unreachable } from "./errors.js";
 
 export interface Options extends WireOptions {
-  /** Keeps commands until the stream shows them. The default is in memory, with `shared` in the tab's storage. */
+  /**
+   * Keeps commands until the stream shows them. By default commands are kept in memory, and with `shared` in the
+   * browser's storage.
+   */
   outbox?: Outbox;
   /** All tabs of this origin use one connection. Only in pages. */
   shared?: boolean;
@@ -32,8 +35,8 @@ export interface Options extends WireOptions {
 
 /**
  * The browser notices a lost network sooner than a missing heartbeat shows it. But a server on this machine is
- * reachable without a network (HTML, "Browser state"), so the client only reconnects; resuming costs nothing if the
- * connection was good.
+ * reachable without a network (HTML, "Browser state"), so the client merely reconnects. If the connection was good,
+ * resuming costs nothing.
  */
 const NETWORK_CHANGES = ["online", "offline"] as const;
 
@@ -92,12 +95,14 @@ export class Client {
     }
   }
 
-  /** Reconnects now instead of after the pause. Call it after a sign-in, or when a person asks for it. */
+  /**
+   * Reconnects now instead of after the pause. Call this method after a sign-in, or when a person asks for a reconnect.
+   */
   retry(): void {
     this.source.cut();
   }
 
-  /** Faults for developers: break the connection, or lose one event, to see how the client recovers. */
+  /** Functions that break the connection or lose one event, so that developers see how the client recovers. */
   get faults(): { cut(): void; drop(): void } {
     return this.source;
   }
@@ -109,7 +114,8 @@ export class Client {
   }
 
   /**
-   * Opens the chats for which an earlier page kept commands, so that these are posted even if no view opens the chat.
+   * Opens the chats for which an earlier page kept commands, so that these commands are posted even if no view opens
+   * the chat.
    */
   private async deliver(): Promise<void> {
     for (const id of this.outbox.chats()) {
@@ -124,7 +130,7 @@ export class Client {
   }
 }
 
-/** Uses the browser's storage; memory if the browser blocks it, in which case the getter of `localStorage` throws. */
+/** Uses the browser's storage. If the browser blocks it, the getter of `localStorage` throws, and memory is used. */
 function storedOutbox(): Outbox {
   try {
     return new StorageOutbox(localStorage);

@@ -1,23 +1,25 @@
 /**
- * Measures all durations of this client, and makes all its waits.
+ * Measures all durations of this client, and carries out all its waits.
  *
  * `Date.now` follows the system clock, which people and NTP set forward and back; `performance.now` does not. A timer
- * may fire up to a millisecond before its time (Node.js and browsers round to whole milliseconds), and one of 2^31 ms
- * or more fires at once (HTML, "timers": the delay is a signed 32-bit number), so a wait checks the clock and continues
- * waiting if needed.
+ * may fire up to a millisecond before its time (Node.js and browsers round to whole milliseconds), and a timer of 2^31
+ * ms or more fires at once (HTML, "timers": the delay is a signed 32-bit number). Each wait of this module therefore
+ * checks the clock, and continues if its time has not passed.
  */
 
-/** A timer of a longer delay fires at once, in browsers and in Node.js. */
+/** A timer with a longer delay fires at once, in browsers and in Node.js. */
 export const TIMER_MAX_MS = 2 ** 31 - 1;
 
-/** Returns milliseconds on a clock that is never adjusted. Only differences between two values mean anything. */
+/**
+ * Returns milliseconds on a clock that is never adjusted. Only the difference between two values has a meaning.
+ */
 export function now(): number {
   return performance.now();
 }
 
 /**
- * Calls `act` once after at least `ms` milliseconds, and never during this call; with `Infinity` it never calls it.
- * Returns a function that cancels.
+ * Calls `act` once after at least `ms` milliseconds, and never during this call; with `Infinity`, `act` is never
+ * called. Returns a function that cancels the call.
  */
 export function after(ms: number, act: () => void): () => void {
   const due = now() + ms;

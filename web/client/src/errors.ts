@@ -22,8 +22,8 @@ export class Refused extends ThreadcastError {
 
   /**
    * `status` is 0 for a refusal by an ack. `path` is the refused place in the request's body, if the server names it
-   * (RFC 6901). `body` is the server's whole answer, if there was one; for a position that is no longer stored its
-   * field `first` is the first stored position.
+   * (RFC 6901). `body` is the server's whole answer, if the server answered. If a requested position is no longer
+   * stored, the field `first` of `body` is the first stored position.
    */
   constructor(
     message: string,

@@ -7,7 +7,7 @@ export interface Failure {
   readonly code: string;
   /** The server's fixed sentence. */
   readonly message: string;
-  /** The error text of the model's provider. It is untrusted, so show it as plain text only. */
+  /** The error text of the model's provider. This text is untrusted, so show it only as plain text. */
   readonly reason?: string;
   /** The provider's HTTP status. */
   readonly status?: number;
@@ -21,8 +21,8 @@ export interface Failure {
 const LAST_MS = 8.64e15;
 
 /**
- * Returns the failure of a message; null if it has none or an unreadable one. Impossible values, such as a status of -1
- * in an imported chat, are left out. A later answer on the path supersedes the failure.
+ * Returns the failure of a message; null if the message has no readable failure. Impossible values, such as a status of
+ * -1 in an imported chat, are left out. A later answer on the path supersedes the failure.
  */
 export function failureOf(message: Message): Failure | null {
   const found = message.extra?.failure as Record<string, unknown> | null | undefined;
@@ -44,7 +44,7 @@ export function reasoningMsOf(message: Message): number | null {
   return isWithin(ms, 0, DAY_MS) && ms > 0 ? ms : null;
 }
 
-/** Longer times are ignored as impossible. */
+/** The maximum time of reasoning; longer times are ignored as impossible. */
 const DAY_MS = 86_400_000;
 
 function isWithin(found: unknown, least: number, most: number): found is number {

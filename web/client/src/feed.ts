@@ -11,7 +11,7 @@ import { Missed, readLine } from "./line.js";
 import type { ChatSummary, FeedItem } from "./types.js";
 import { Busy, type Wire } from "./wire.js";
 
-/** The newest 200 chats, newest first. Times are those of `performance.now()`. */
+/** The newest 200 chats, newest first. Times are on the clock of `performance.now()`. */
 export interface ChatsList {
   chats: readonly ChatSummary[];
   hasMore: boolean;
@@ -90,8 +90,8 @@ export class Feed {
   }
 
   /**
-   * Runs one connection to its end. Returns why it ended, and for how many milliseconds the server asked the client not
-   * to reconnect.
+   * Runs one connection to its end. Returns the reason of the end, and the milliseconds for which the server asked the
+   * client not to reconnect.
    */
   private async read({ signal }: AbortController): Promise<[string, number]> {
     let expected = 0;
@@ -109,7 +109,7 @@ export class Feed {
     });
   }
 
-  /** Reports a change of the connection; the chats stay. */
+  /** Reports a change of the connection and keeps the chats. */
   private tell(how: Omit<ChatsList, "chats" | "hasMore">): void {
     const { chats, hasMore } = this.list;
     this.list = { chats, hasMore, ...how };

@@ -1,6 +1,6 @@
 /**
- * Creates unique names for chats, commands, tabs and claims: 128 random bits, which nobody can guess or chooses by
- * chance.
+ * Creates unique names for chats, commands, tabs and claims: 128 random bits, which cannot be guessed and never occur
+ * twice by chance.
  *
  * `crypto.randomUUID` is missing in insecure contexts, such as a page that came over plain HTTP from another machine;
  * `crypto.getRandomValues` is in all contexts of browsers, and in Node.js from 20 on. Without `crypto.getRandomValues`

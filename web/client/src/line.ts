@@ -11,7 +11,7 @@ import { FrameParser, FrameTooLarge, type Frame } from "./frames.js";
 export class Missed extends Error {}
 
 export interface Reader {
-  /** Called with each frame, in order. If it throws Missed, reading ends. */
+  /** Receives each frame, in order. If this function throws Missed, reading ends. */
   frame(frame: Frame): void;
   /** A heartbeat is overdue: no byte has arrived since `heardAt`, a time of `now()`. */
   quiet(heardAt: number): void;
@@ -20,8 +20,9 @@ export interface Reader {
 }
 
 /**
- * Reads until the connection ends or `signal` aborts. Returns why it ended ("" after an abort), and for how many
- * milliseconds the server asked the client not to reconnect. Throws Missed if an event is missing, and FrameTooLarge.
+ * Reads until the connection ends or `signal` aborts. Returns the reason of the end ("" after an abort), and the
+ * milliseconds for which the server asked the client not to reconnect. Throws Missed if an event is missing, and
+ * FrameTooLarge.
  */
 export async function readLine(
   bytes: ReadableStream<Uint8Array>,

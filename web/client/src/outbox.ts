@@ -1,11 +1,10 @@
 /**
- * Keeps the commands that were sent and that the stream has not shown yet: in order, up to a limit, and over a reload
- * if wanted.
+ * Keeps the commands that were sent and that the stream has not shown yet: in order, up to a limit, and optionally over
+ * a reload.
  *
- * `MemoryOutbox` keeps them for as long as the program runs. `StorageOutbox` writes them to a `Storage`, such as the
+ * `MemoryOutbox` keeps the commands while the program runs. `StorageOutbox` writes them to a `Storage`, such as the
  * browser's localStorage. Each tab uses its own keys, so that no two tabs post the same command; the next tab that
- * opens takes over the commands of a closed tab (`adopt`). A command is in the outbox from `add` to `remove`, and never
- * twice.
+ * opens takes over the commands of a closed tab (`adopt`). The outbox holds each command once, from `add` to `remove`.
  */
 
 import { OutboxFull } from "./errors.js";
@@ -20,7 +19,7 @@ export interface Held {
 }
 
 /**
- * The type of a posted command that is being taken back. The server may have the command, so it is kept with its
+ * The type of a posted command that is being taken back. The server may have the command, so the outbox keeps its
  * request id and `body` until the server has answered.
  */
 export const WITHDRAWN = "withdrawn";
@@ -37,7 +36,7 @@ export interface Outbox {
 
 /** The most commands of one chat that can wait in the server's queue (PROTOCOL §18). */
 const WAITING_MAX_COUNT = 100;
-/** The most commands of one chat that do not wait in the server's queue. */
+/** The most commands of one chat that overtake the server's queue. */
 const EXEMPT_MAX_COUNT = 1_000;
 const EXEMPT: ReadonlySet<string> = new Set([
   "abort",
@@ -50,7 +49,7 @@ const EXEMPT: ReadonlySet<string> = new Set([
   WITHDRAWN,
 ]);
 
-/** Whether a command does not wait in the server's queue, and so need not wait here behind commands that do. */
+/** Whether a command overtakes the server's queue, so that it need not wait behind others in the outbox. */
 export function isExempt(held: Held): boolean {
   return EXEMPT.has(held.type);
 }
@@ -93,7 +92,7 @@ export class StorageOutbox extends MemoryOutbox {
 
   constructor(private readonly store: Store) {
     super();
-    // A lock that this tab holds while it is open. It tells other tabs not to take over this tab's commands.
+    // A lock that this tab holds while it is open. The lock tells other tabs not to take over this tab's commands.
     if (hasLocks()) navigator.locks.request(PREFIX + this.name, () => new Promise(() => {})).catch(() => {});
   }
 
@@ -118,9 +117,9 @@ export class StorageOutbox extends MemoryOutbox {
   }
 
   /**
-   * Takes over the commands of closed tabs; claims of client tools belonged to those tabs and are dropped. Without locks,
-   * which show the open tabs (a page over plain HTTP from another machine), it takes over the commands of all tabs: a
-   * command that two tabs post takes effect once (PROTOCOL §3).
+   * Takes over the commands of closed tabs; claims of client tools belonged to those tabs and are dropped. Locks show
+   * which tabs are open. Without locks (a page over plain HTTP from another machine) the commands of all tabs are taken
+   * over: a command that two tabs post takes effect once (PROTOCOL §3).
    */
   async adopt(): Promise<void> {
     const { held: locks = [] } = hasLocks() ? await navigator.locks.query().catch(() => ({ held: [] })) : {};

@@ -1,8 +1,8 @@
 /**
  * Gives other tabs access to a hub by messages: `serve` runs beside the hub, and each tab uses a `RemoteHub`, which is
- * a `Source` too. A port may be that of a SharedWorker or an address on a BroadcastChannel. A port does not report that
- * its tab was closed, so each tab holds a Web Lock while it is open, and the hub's side waits for that lock. Messages
- * of one port arrive in order; there are no replies to single messages.
+ * a `Source` too. A port is either the port of a SharedWorker or an address on a BroadcastChannel. A port does not
+ * report that its tab was closed, so each tab holds a Web Lock while it is open, and the hub's side waits for that
+ * lock. Messages of one port arrive in order; there are no replies to single messages.
  */
 
 import { now } from "./clock.js";
@@ -24,7 +24,7 @@ export type Wish =
 
 /**
  * A message from the hub to a tab. Errors cannot be sent between threads, so their fields are sent. Clocks of two
- * threads differ, so the times of a list are sent relative to now, in milliseconds. `here` says that a hub has
+ * threads differ, so the times of a list are sent relative to now, in milliseconds. `here` reports that a hub has
  * answered.
  */
 type Report =
@@ -33,7 +33,7 @@ type Report =
   | { on: "gone"; chatId: string; message: string; code: string; status: number }
   | { on: "list"; list: ChatsList };
 
-/** Carries out a tab's requests until the tab says bye or releases `lock`. */
+/** Carries out a tab's requests until the tab sends `bye` or releases `lock`. */
 export function serve(hub: Source, port: Port, lock?: string): void {
   const watched = new Map<string, () => void>();
   let unfollow: (() => void) | null = null;
@@ -85,14 +85,14 @@ function shifted(list: ChatsList, byMs: number): ChatsList {
   };
 }
 
-/** A hub in another thread or tab. Until `move` sets a port, and between two ports, requests are kept. */
+/** A hub in another thread or tab. While no port is set (before `move`, and between two ports), requests are kept. */
 export class RemoteHub implements Source {
   private readonly takes = new Map<string, Set<(item: Item) => void>>();
   private readonly followers = new Set<(list: ChatsList) => void>();
   private list = NO_CHATS;
   private port: Port | null = null;
   private lookedAt = "";
-  /** Called when a hub has answered at the present port. */
+  /** This function is called when a hub has answered at the present port. */
   onHere = () => {};
 
   /** Uses the hub at this port from now on; null if there is no hub yet. */

@@ -1,8 +1,8 @@
 /**
  * Applies public events to a chat's state, like `protocol/threadcast_protocol/fold/reducer.py`.
  *
- * Pure. Always `state(i) + events(i..j) == state(j)`; the tests fold the same recorded streams with both reducers. An
- * event of an unknown type changes only the position.
+ * Pure. The law `state(i) + events(i..j) == state(j)` always holds; the tests fold the same recorded streams with both
+ * reducers. An event of an unknown type changes only the position.
  */
 
 import { AT_REST, draftedMessage, type ChatState, type Draft } from "./state.js";
@@ -240,7 +240,7 @@ function bake(state: ChatState, draft: Draft): ChatState {
   return { ...withNode(state, draft.message.message_id, draftedMessage(draft)), draft: null };
 }
 
-/** Keeps the arguments and the label of the first status, because later ones do not repeat them. */
+/** Keeps the arguments and the label of the first status, because later statuses do not repeat them. */
 function begunWith(event: ToolStatus, before?: ToolStatus): ToolStatus {
   const now = { ...event };
   if (before?.input != null && event.input == null) now.input = before.input;
@@ -260,7 +260,10 @@ function toolStatus(runtime: Runtime, event: ToolStatus): Partial<Runtime> {
   return { tools, ide_calls: (runtime.ide_calls ?? []).map(claimed) };
 }
 
-/** Replaces the step of the same id, or adds the step; the first step of another run removes those of the run before. */
+/**
+ * Replaces the step of the same id, or adds the step; the first step of another run removes the steps of the previous
+ * run.
+ */
 function agentSteps(before: AgentStep[], event: AgentStep): AgentStep[] {
   const steps = before.filter((step) => step.run_id === event.run_id);
   const index = steps.findIndex((step) => step.step_id === event.step_id);

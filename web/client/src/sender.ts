@@ -1,8 +1,9 @@
 /**
- * Posts the commands of one chat's outbox in order until the server has each, and posts all of them again after a
- * reconnect. `chat.ts` reports a new connection (`repost`) and the commands that the stream has shown (`settle`).
- * Commands are posted one at a time, so that they arrive in the order of sending. Only a command that overtakes the
- * server's queue also overtakes a command here that was asked to wait. A refused command is never posted again.
+ * Posts the commands of one chat's outbox in order until the server has accepted each command, and posts all commands
+ * again after a reconnect. `chat.ts` reports a new connection (`repost`) and the commands that the stream has shown
+ * (`settle`). Commands are posted one at a time, so that they arrive in the order of sending. Only commands that
+ * overtake the server's queue also overtake a command that the server asked to post later. A refused command is never
+ * posted again.
  */
 
 import { Backoff } from "./backoff.js";
@@ -16,13 +17,13 @@ import { Busy, pathOf, type Wire } from "./wire.js";
 export interface Recipient {
   /** The server has stored the command, now or earlier. */
   accepted(held: Held, receipt: Receipt): void;
-  /** The server has refused the command. The command has left the outbox. */
+  /** The server has refused the command, which was removed from the outbox. */
   refused(held: Held, wrong: Refused): void;
-  /** The server had this command long before. The command has left the outbox. */
+  /** The server accepted the command long ago, so no ack will arrive. The command was removed from the outbox. */
   longDone(held: Held): void;
   /**
-   * The server has answered a withdrawal. With `isGone` the command has no effect and will have none. The command has
-   * left the outbox.
+   * The server has answered a withdrawal. With `isGone` the command will never have an effect. The command was removed
+   * from the outbox.
    */
   withdrawn(held: Held, isGone: boolean): void;
   /** The server asked the client to wait, or was not reached. */
@@ -30,22 +31,22 @@ export interface Recipient {
 }
 
 /**
- * The time for which a live stream may show no ack for a command that the server reports as a duplicate. After that
- * time the client concludes that the command took effect so long ago that its ack is not among the 64 of a snapshot.
+ * The longest wait, on a live stream, for the ack of a command that the server reports as a duplicate. After that time
+ * the client concludes that the command took effect so long ago that its ack is not among the 64 of a snapshot.
  */
 const DUPLICATE_MS = 30_000;
 
 export class OutboxSender {
   private readonly posted = new Set<string>();
   /**
-   * The commands of this program that were never posted, so that the server cannot have them. The server may have
-   * commands of an earlier page.
+   * The commands of this program that were never posted, so that the server cannot have them. Commands of an earlier
+   * page are not among them.
    */
   private readonly untried = new Set<string>();
   private readonly duplicates = new Map<string, () => void>();
   private readonly backoff: Backoff;
   private generation = 0;
-  /** Cancels the wait for a quota; null if there is none. The end of the wait clears it. */
+  /** Cancels the wait for a quota; null while the sender waits for no quota. */
   private endSlow: (() => void) | null = null;
   private isPosting = false;
   private isClosed = false;
@@ -72,7 +73,10 @@ export class OutboxSender {
     this.wake();
   }
 
-  /** Stops posting the command. Returns false if the server may have it; the server is then asked to take it back. */
+  /**
+   * Stops posting the command. Returns false if the server may have the command; the sender then asks the server to
+   * take it back.
+   */
   withdraw(held: Held): boolean {
     const isUntried = this.untried.has(held.requestId);
     this.settle(held.requestId);

@@ -8,7 +8,10 @@ export interface Sent {
   readonly requestId: string;
   /** Resolves when the server has stored the command (202). Rejects with Refused. */
   readonly accepted: Promise<void>;
-  /** Resolves when the stream shows the outcome. Rejects with Refused, also for a command that was refused after waiting. */
+  /**
+   * Resolves when the stream shows the outcome. Rejects with Refused, also for a command that was refused after it
+   * waited in the queue.
+   */
   readonly acked: Promise<Ack>;
 }
 

@@ -1,8 +1,8 @@
 /**
- * Delivers the items of chats, over connections of this page's own or over one that all its tabs share. `Hub` holds the
- * streams and the feed of chats. It folds each watched chat, so that a second watcher begins with a snapshot made here.
- * `ports.ts` gives other tabs access to a hub. Every watcher of a chat receives `opened`, then a snapshot, then every
- * later item.
+ * Delivers the items of chats, over the page's own connections or over a connection that all tabs share. `Hub` holds
+ * the streams and the feed of chats. The hub folds each watched chat, so that it can make the snapshot with which a
+ * second watcher begins. `ports.ts` gives other tabs access to a hub. Every watcher of a chat receives `opened`, then a
+ * snapshot, then every later item.
  */
 
 import { now } from "./clock.js";
@@ -17,7 +17,7 @@ type Take = (item: Item) => void;
 export interface Source {
   /** Calls `take` with the items of a chat. Returns a function that ends the calls. */
   watch(chatId: string, take: Take): () => void;
-  /** Marks this chat as viewed now: if not all chats fit, the most recently viewed ones are live. */
+  /** Marks this chat as viewed now: if not all chats fit, the most recently viewed chats are live. */
   look(chatId: string): void;
   /** Calls `take` with the list of chats after each change. Returns a function that ends the calls. */
   follow(take: (list: ChatsList) => void): () => void;
@@ -25,7 +25,7 @@ export interface Source {
   type(chatId: string, isTyping: boolean): void;
   /** Ends the connections, or the pauses before the next ones, so that the streams reconnect at once. */
   cut(): void;
-  /** Drops the next event, for a developer who wants to see the gap noticed. */
+  /** Drops the next event, so that developers see how the gap is handled. */
   drop(): void;
   close(): void;
 }
@@ -45,11 +45,11 @@ interface Line {
 }
 
 interface Watched {
-  /** The watchers, and whether each was told the state of the connection, which comes before all other items. */
+  /** Maps each watcher to whether it has received the state of the connection, which is its first item. */
   readonly takes: Map<Take, boolean>;
   /** Null while the chat has no connection. */
   line: Line | null;
-  /** Null until a snapshot has come. */
+  /** Null until a snapshot has arrived. */
   state: ChatState | null;
   id: string;
   /** The number of the chat's last view, counted over all chats; 0 if it was not viewed yet. */
@@ -65,9 +65,9 @@ export class Hub implements Source {
   private looks = 0;
 
   /**
-   * `linesMax` is the most connections for chats. A program opens as many as its chats need. The tabs of a browser
-   * share one, because browsers allow six connections to a host over HTTP/1.1; the chats for which it has no room are
-   * resting until a person views them.
+   * `linesMax` is the maximum number of connections for chats. A program opens as many connections as its chats need.
+   * The tabs of a browser share one connection, because browsers allow six connections to a host over HTTP/1.1; chats
+   * for which this connection has no room are resting until a person views them.
    */
   constructor(
     private readonly wire: Wire,
@@ -83,9 +83,8 @@ export class Hub implements Source {
     this.assign(chatId, watched);
     return () => {
       watched.takes.delete(take);
-      // A stream without chats closes its connection. Waiting keeps the connection for a person who goes from one chat
-      // to the next or comes back at once. A task, not a microtask, because each message of a tab arrives in its own
-      // task.
+      // A stream without chats closes its connection. The delay keeps the connection open if the person opens another
+      // chat or returns at once. It is a task, not a microtask, because each message of a tab arrives in its own task.
       setTimeout(() => this.leave(chatId, watched));
     };
   }
@@ -104,7 +103,9 @@ export class Hub implements Source {
     this.fill();
   }
 
-  /** Assigns a chat to a connection: one with room, a new one, or in place of the least recently viewed chat. */
+  /**
+   * Assigns a chat to a connection with room, to a new connection, or to the place of the least recently viewed chat.
+   */
   private assign(chatId: string, watched: Watched): void {
     if (watched.line) return;
     let line = this.lines.find(({ chats }) => chats.size < CHATS_MAX);
@@ -230,7 +231,7 @@ export class Hub implements Source {
   }
 }
 
-/** The present state of a connection, with the remaining time to the next try. */
+/** Returns the last reported state of a connection, with the remaining time to the next try. */
 function standingOf({ standing, standingAt }: Line): Item[] {
   if (standing?.kind !== "lost") return standing ? [standing] : [];
   return [{ ...standing, retryMs: Math.max(0, standing.retryMs - (now() - standingAt)) }];

@@ -1,8 +1,8 @@
 /**
  * The state of a chat in a client: made from a snapshot, and ready for the next event.
  *
- * States are immutable: `reducer.ts` makes a new one for each event and shares the unchanged parts with the old one, so
- * a view may compare by identity. This file matches `protocol/threadcast_protocol/fold/state.py` and
+ * States are immutable: `reducer.ts` makes a new state for each event. The new state shares its unchanged parts with
+ * the old state, so a view may compare by identity. This file matches `protocol/threadcast_protocol/fold/state.py` and
  * `protocol/threadcast_protocol/fold/snapshot.py`.
  */
 
@@ -21,7 +21,10 @@ export interface ChatState {
   readonly position: number;
   readonly thread: Thread;
   readonly runtime: Runtime;
-  /** Messages by id: those of the active path, and those removed from the path since the snapshot. */
+  /**
+   * Messages by id: the messages of the active path, and the messages that were removed from the path since the
+   * snapshot.
+   */
   readonly nodes: ReadonlyMap<string, Message>;
   /** Ids of the active path, root first. */
   readonly path: readonly string[];
@@ -99,7 +102,7 @@ export function activePath(state: ChatState): Message[] {
   );
 }
 
-/** Returns a snapshot from which another reader may start. Two states are equal if their snapshots are. */
+/** Returns a snapshot from which another reader may start. Two states are equal if their snapshots are equal. */
 export function snapshotOf(state: ChatState): Snapshot {
   return {
     type: "snapshot",

@@ -2,8 +2,8 @@
  * Reads one stream of several chats, and reconnects whenever a connection ends. The stream resumes where it stopped,
  * and it notices missing events and silent connections.
  *
- * It calls `take` with each item, in order, and folds no events. After a loss that cannot be resumed the next event of
- * a chat is a snapshot, and no event arrives twice (PROTOCOL §4).
+ * The stream calls `take` with each item, in order, and folds no events. After a loss that cannot be resumed the next
+ * event of a chat is a snapshot, and no event arrives twice (PROTOCOL §4).
  */
 
 import { Backoff } from "./backoff.js";
@@ -21,8 +21,8 @@ export type Arrived = { [key: string]: unknown; chat_id: string; type: string; s
 
 export type Item =
   /**
-   * A connection is open, and missed events follow. `isResumed` says whether it was asked to continue where the last
-   * one ended.
+   * A connection is open, and missed events follow. `isResumed`: the connection was asked to continue where the
+   * previous connection ended.
    */
   | { kind: "opened"; isResumed: boolean }
   /** The connection ended or could not be opened. The next attempt starts in `retryMs` milliseconds. */
@@ -31,7 +31,7 @@ export type Item =
   | { kind: "quiet"; forMs: number }
   /** Bytes arrive again. */
   | { kind: "heard" }
-  /** This chat has no connection for now, because other chats were viewed more recently. */
+  /** This chat has no connection at present, because other chats were viewed more recently. */
   | { kind: "resting" }
   /** A heartbeat: the connection is alive, and the server has nothing left to send. */
   | { kind: "beat" }
@@ -104,13 +104,13 @@ export class Stream {
 
   /**
    * Ends the present connection, or the pause before the next one; the next connection resumes. A connection that is
-   * being opened is kept, so that requests of nine tabs at once cause only one.
+   * being opened is kept, so that simultaneous calls of nine tabs open only one connection.
    */
   cut(): void {
     if (this.isOpen || this.isPausing) this.connection.abort();
   }
 
-  /** Drops the next event, as a faulty relay might, so that a developer can see the gap noticed. */
+  /** Drops the next event, as a faulty relay might, so that developers see how the gap is handled. */
   drop(): void {
     this.dropNext = true;
   }
@@ -147,7 +147,10 @@ export class Stream {
     this.forget();
   }
 
-  /** Runs one connection to its end. Returns why it ended, or "" if this client ended it. Throws Refused. */
+  /**
+   * Runs one connection to its end. Returns the reason of the end, or "" if this client ended the connection. Throws
+   * Refused.
+   */
   private async connect(signal: AbortSignal): Promise<string> {
     this.retryMs = 0;
     this.added.clear(); // the new connection asks for all wanted chats
@@ -228,8 +231,8 @@ export class Stream {
   }
 
   /**
-   * Sends one request with the chats that were added and removed since the last one; a removed chat makes room for an
-   * added one. If the request fails, the stream reconnects with the chats that are wanted now.
+   * Sends the chats that were added and removed since the last request in one request, so that removed chats make room
+   * for added chats. If the request fails, the stream reconnects with the chats that are wanted now.
    */
   private async change(): Promise<void> {
     if (!this.isOpen) return this.connection.abort();
@@ -252,7 +255,7 @@ export class Stream {
   }
 
   /**
-   * Finds the chats that do not exist by requesting each, since the server does not say which one is missing (PROTOCOL
+   * Finds the chats that do not exist by requesting each, since the server does not say which chat is missing (PROTOCOL
    * §4).
    */
   private async findTheGone(refused: Refused, signal: AbortSignal): Promise<string> {

@@ -3,8 +3,8 @@
  *
  * On a stream of one chat the id is `<epoch>-<position>-<base>`. On a stream of several chats the id has one word for
  * each chat, `<tag>-<epoch>-<position>-<seq>` in base 36. The tag is a hash that is not computed here: the word that
- * differs from the previous id belongs to the chat of the event. Clients send ids back unchanged; the position is used
- * to display it, and to request a chat as it was.
+ * differs from the previous id belongs to the chat of the event. Clients send ids back unchanged; they read the
+ * position only to display it, and to request a chat at an earlier position.
  */
 
 export class StreamIds {

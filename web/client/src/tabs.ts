@@ -1,9 +1,10 @@
 /**
  * Shares one connection between all tabs of an origin, because browsers allow only six connections to a host over
- * HTTP/1.1. There are three ways, tried in this order. First, the hub runs in a SharedWorker. If the browser has none
- * (Chrome on Android), or its script does not load, the tabs elect one of them by a Web Lock: the elected tab runs the
- * hub, the others reach it over a BroadcastChannel, and when the elected tab closes, the next tab in line starts a new
- * hub. If that is missing too, or no tab answers, the tab has a hub of its own.
+ * HTTP/1.1. Three ways are tried in this order. First, the hub runs in a SharedWorker. If the browser has no
+ * SharedWorker (Chrome on Android), or the worker's script does not load, the tabs elect one tab by a Web Lock. The
+ * elected tab runs the hub, and the other tabs reach the hub over a BroadcastChannel. When the elected tab closes, the
+ * next tab that waits for the lock starts a new hub. If the browser cannot elect a tab either, or no tab answers, the
+ * tab has a hub of its own.
  */
 
 import { after } from "./clock.js";
@@ -27,7 +28,10 @@ export interface Hello {
  */
 export const TABS_LINES_MAX = 1;
 
-/** The time that a worker's script or an elected tab may take to answer: as long as a connection (`connectMs`). */
+/**
+ * The time that a worker's script or an elected tab may take to answer: as long as opening a connection may take
+ * (`connectMs`).
+ */
 const HUB_MS = 5_000;
 
 /**
@@ -43,11 +47,11 @@ interface Membership {
    * tab becomes free, the hub concludes that the tab is gone.
    */
   readonly alive: Promise<string>;
-  /** Aborts when the page is hidden for good or goes into the back-forward cache. */
+  /** Aborts when the page is unloaded or enters the back-forward cache. */
   readonly signal: AbortSignal;
 }
 
-/** Tries to reach a hub. Calls `fail` once if there is none. Throws if the browser does not support this way. */
+/** Tries to reach a hub. Calls `fail` once if there is no hub. Throws if the browser does not support this way. */
 type Way = (membership: Membership, fail: () => void) => void;
 
 /**
@@ -69,7 +73,7 @@ export function sharedSource(options: WireOptions): Source {
     const me = `${name} ${newId()}`;
     join({ hub, options: shared, name, me, alive: held(me, signal), signal }, [byWorker, byElection, alone]);
   };
-  // A page in the back-forward cache runs no code: it leaves the hub, and joins again when it is shown.
+  // A page in the back-forward cache runs no code: the page leaves the hub, and joins again when it is shown.
   addEventListener("pagehide", () => {
     hub.bye();
     hub.move(null);
@@ -167,7 +171,10 @@ const alone: Way = ({ hub, options, signal }) => {
   hub.move(ours);
 };
 
-/** Takes a lock, to be held until `signal` aborts. Resolves to its name once this tab has it, or to "" if the browser grants none. */
+/**
+ * Takes a lock, to be held until `signal` aborts. Resolves to the lock's name once this tab has the lock, or to "" if
+ * the browser grants no lock.
+ */
 function held(lock: string, signal: AbortSignal): Promise<string> {
   const locks = typeof navigator === "undefined" ? undefined : navigator.locks;
   if (!locks) return Promise.resolve("");

@@ -1,7 +1,7 @@
 /**
- * Sends HTTP requests to one server and opens streams. This is the only file that calls `fetch`. A failed connection
- * throws `Unreachable`, a refusal by the server throws `Refused`, and an answer that asks for a later attempt throws
- * `Busy`, with the time that the server asked for.
+ * Sends HTTP requests to one server and opens streams. Only this file calls `fetch`. A failed connection throws
+ * `Unreachable`, a refusal by the server throws `Refused`, and an answer that asks for a later attempt throws `Busy`,
+ * with the time that the server asked for.
  */
 
 import { RETRY_POLICY, type RetryPolicy } from "./backoff.js";
@@ -17,8 +17,8 @@ export interface WireOptions {
   /** Without a token, requests carry only the origin's cookies. */
   token?: Token;
   /**
-   * The credential that tools with `forward_auth` send to their services as `Authorization`, such as "Bearer …". It goes
-   * out with commands only. It must not be the token of this server.
+   * The credential that tools with `forward_auth` send to their services as `Authorization`, such as "Bearer …". The
+   * credential is sent with commands only. It must not be the token of this server.
    */
   forwardAuthorization?: Token;
   /**
@@ -27,7 +27,7 @@ export interface WireOptions {
    */
   principal?: string;
   /**
-   * Whether a person can sign in while the program runs. Then a 401 does not end a chat, and the request is repeated
+   * Whether a person can sign in while the program runs. If so, a 401 does not end a chat, and the request is repeated
    * (`retry()`).
    */
   awaitsSignIn?: boolean;

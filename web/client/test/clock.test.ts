@@ -12,7 +12,7 @@ import { Wire } from "../src/wire.js";
 
 const real = { setTimeout, now: Date.now };
 
-/** Timers that fire `ms` early, as those of a coarse clock do. */
+/** Timers that fire `ms` early, as timers of a coarse clock do. */
 function withEarlyTimers(context: TestContext, ms: number): void {
   const early = (act: () => void, delay = 0) => real.setTimeout(act, Math.max(0, delay - ms));
   context.mock.method(globalThis, "setTimeout", early as unknown as typeof setTimeout);
@@ -81,7 +81,7 @@ class Quota {
   };
 }
 
-/** 120 chats that each hold one message; resolves when all were accepted. */
+/** Posts one message from each of 120 chats; resolves when all messages were accepted. */
 function postFrom120Chats(quota: Quota): Promise<void> {
   const wire = new Wire({ url: "http://quota.invalid", fetch: quota.fetch as typeof fetch, retryPolicy: { pauseFirstMs: 1, pauseMaxMs: 5 } });
   return new Promise((done, fail) => {

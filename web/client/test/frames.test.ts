@@ -1,4 +1,4 @@
-/** The parser gives the same frames however the bytes are cut, and nothing for a block that never ended. */
+/** The parser gives the same frames however the bytes are cut, and no frame for an unfinished block. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,5 +1,7 @@
-/** One connection for many chats: the maximum number, its events during silence, and a client that the server has
- * forgotten. */
+/**
+ * Tests one connection for many chats: the maximum number of chats, events during silence, and a client that the server
+ * no longer knows.
+ */
 
 import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -16,7 +18,7 @@ import { listening, snapshotBlock, until } from "./support.js";
 
 const QUICK: Partial<RetryPolicy> = { pauseFirstMs: 1, pauseMaxMs: 5 };
 
-/** A server that carries as many chats on a stream as a real one does, and knows who calls while `knows` is true. */
+/** A server that carries as many chats on a stream as a real server, and accepts the caller while `knows` is true. */
 class FakeServer {
   url = "";
   knows = true;

@@ -1,5 +1,5 @@
 /**
- * The whole client on a real server: two tabs, a cut connection, a lost event, and commands that are sent during
+ * Tests the whole client on a real server: two tabs, a cut connection, a lost event, and commands that are sent during
  * faults.
  */
 

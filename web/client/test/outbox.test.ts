@@ -1,4 +1,4 @@
-/** A command stays from `add` to `remove`, also over a reload, and is never there twice. */
+/** The outbox holds each command once, from `add` to `remove`, also over a reload. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -1,4 +1,4 @@
-/** Every recorded log, from every position at which a reader may join, ends where Python's reducer ends. */
+/** Folding a recorded log from any position at which a reader may join gives the same state as Python's reducer. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

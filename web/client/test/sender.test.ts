@@ -1,5 +1,7 @@
-/** An answer to a post counts for the connection on which the command was posted, and not for a newer one (PROTOCOL
- * §15). */
+/**
+ * An answer to a post counts for the connection on which the command was posted, and not for a newer connection
+ * (PROTOCOL §15).
+ */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

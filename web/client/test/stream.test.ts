@@ -1,4 +1,4 @@
-/** One endless stream from a test server whose connections break in every way that a connection can. */
+/** Tests one endless stream from a server whose connections end in all possible ways. */
 
 import assert from "node:assert/strict";
 import type { IncomingMessage, ServerResponse } from "node:http";

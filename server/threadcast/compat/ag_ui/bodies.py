@@ -35,8 +35,8 @@ RESUMES_MAX = 100
 """The maximum answers in one request: as many as one command may decide (PROTOCOL §18)."""
 
 CONTEXTS_MAX = 100
-"""The maximum entries of `context` in one request. Together with the state they have at most 65,536 bytes (PROTOCOL
-§18)."""
+"""The maximum entries of `context` in one request. The entries and the state together have at most 65,536 bytes
+(PROTOCOL §18)."""
 
 MESSAGES_MAX_COUNT = 10_000
 """The maximum messages in one request: as many as `restore_messages` takes (PROTOCOL §18)."""
@@ -45,7 +45,7 @@ SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/
 
 
 class Source(msgspec.Struct, frozen=True, rename="camel"):
-    """The source of a part's bytes: `value` is base64 for data, or an address."""
+    """The source of a part's bytes: `value` is an address, or data in base64."""
 
     type: str
     value: str
@@ -53,8 +53,8 @@ class Source(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SentPart(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of a message's content. `metadata` may have a `filename`. The last four fields are those of `binary`, the
-    part that clients before 1.0 send."""
+    """A part of a message's content. `metadata` may have a `filename`. The last four fields belong to the part
+    `binary`, which clients before 1.0 send."""
 
     type: str
     text: str = ""
@@ -178,8 +178,8 @@ def content_of(message: SentMessage, path: str) -> Content:
 
 
 def result_of(message: SentMessage, path: str) -> tuple[str, bool]:
-    """Return the text of a tool's result, and whether the tool failed. An image with its data becomes a separate line
-    of the text, because results contain images in this form (PROTOCOL §10). Raises BadRequest if the content is neither
+    """Return the text of a tool's result, and whether the tool failed. An image that contains its data becomes a
+    separate line of the text, the form of images in results (PROTOCOL §10). Raises BadRequest if the content is neither
     a text nor parts."""
     if isinstance(message.content, str):
         text = message.content

@@ -2,7 +2,7 @@
 
 A client's state comes with a message and is kept in that message's context, as `ag_ui_state`, apart from everything
 that the server trusts. A tool changes the state by a payload of the type `ag_ui_state`, whose data is the new state; a
-remote agent behind AG-UI changes it by its own state events.
+remote agent behind AG-UI changes the state by its own state events.
 """
 
 from typing import Any

@@ -40,8 +40,8 @@ def payload_event(payload: PayloadAdded | PayloadUpdated) -> OutFrame:
 
 
 def agent_event(told: AgentData) -> list[OutFrame]:
-    """Return the event for an agent's data. An agent behind AG-UI sent an event of this protocol, which is passed on
-    unchanged."""
+    """Return the event for an agent's data. An agent behind AG-UI sends events of this protocol, and such an event is
+    passed on unchanged."""
     data = told.data
     match told.data_type:
         case "ag_ui_activity":

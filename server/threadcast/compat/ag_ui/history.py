@@ -163,9 +163,9 @@ def snapshots(before: Sequence[str], shown: Sequence[JsonObject]) -> list[list[J
 
 
 def is_in_step(sent: Sequence[SentMessage], path: Sequence[JsonObject]) -> bool:
-    """Return whether the client's messages are those of the path, so that the client needs no snapshot. Contents of the
-    user's messages are not compared, since a stored file has another address than a sent one. Reasoning, activities and
-    instructions are not compared either: clients need not send them."""
+    """Return whether the client's messages equal the path, so that the client needs no snapshot. Contents of the user's
+    messages are not compared, since the address of a stored file differs from the address that the client sent.
+    Reasoning, activities and instructions are not compared either: clients need not send them."""
     return [_mark_of_sent(each) for each in sent if each.role in ("user", "assistant", "tool")] == [
         _mark_of_shown(each) for each in path if each["role"] in ("user", "assistant", "tool")
     ]

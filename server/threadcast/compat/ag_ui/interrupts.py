@@ -27,7 +27,8 @@ APPROVAL_SCHEMA: JsonObject = {
     },
     "required": ["approved"],
 }
-"""The JSON Schema of the answer to an approval. The model reads `note`; `arguments` replace those of the call."""
+"""The JSON Schema of the answer to an approval. The model reads `note`; `arguments` replace the arguments of the
+call."""
 
 _NO_CALL = frozenset({"question", "round_limit"})
 """Reasons of a pause whose `tool_call_id` is not the id of a tool call."""
@@ -40,7 +41,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
 
 
 def interrupt_id(reason: PauseReason) -> str:
-    """Return the id of an interrupt. It contains the hash of the shown arguments, so that an answer to an older
+    """Return the id of an interrupt. The id contains the hash of the shown arguments, so that an answer to an older
     question is recognised."""
     return f"{reason.tool_call_id}.{reason.input_hash}" if reason.input_hash else reason.tool_call_id
 

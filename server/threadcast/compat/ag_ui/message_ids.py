@@ -2,9 +2,10 @@
 
 Clients resend their whole history, so the same client id must always map to the same stored message. The command that
 adds a message of the user has a request id made from the client's id, and the message stores this request id
-(`Message.client_request_id`): `agui-ID` if the id fits our pattern, `agux-BASE64` if it is short, else `aguh-HASH`. A
-message of a restored history keeps the client's id, or gets `agm-HASH`. A hash cannot be reversed: the client that
-knows the id sends the id with each request, and `SentIds` reads it there. Other clients see this server's id.
+(`Message.client_request_id`): `agui-ID` if the client's id fits our pattern, `agux-BASE64` if the id has another form
+but is short, else `aguh-HASH`. A message of a restored history keeps the client's id, or gets `agm-HASH`. A hash cannot
+be reversed: the client that knows the id sends the id with each request, and `SentIds` reads it there. Other clients
+see the id of the stored message.
 """
 
 import base64
@@ -19,7 +20,8 @@ from threadcast_protocol.wire.messages import Message
 __all__ = ["IDS_KEY", "SentIds", "request_id_of", "restored_id_of"]
 
 IDS_KEY = "ag_ui_ids"
-"""The key in a message's context for the ids of the client's messages, if several of them became this message."""
+"""The key in a message's context for the ids of the client's messages, if several messages of the client became this
+message."""
 
 _ENCODED_MAX_BYTES = 80
 """The maximum length of an id that is stored as base64: with its prefix it fits the 128 characters of a request id
@@ -29,7 +31,8 @@ _PLAIN_MAX_CHARACTERS = 120
 
 
 def request_id_of(foreign_id: str) -> str:
-    """Return the request id of the command that adds the user's message `foreign_id`, always the same for one id."""
+    """Return the request id of the command that adds the user's message `foreign_id`; equal ids give equal request
+    ids."""
     if is_id(foreign_id) and len(foreign_id) <= _PLAIN_MAX_CHARACTERS:
         return f"agui-{foreign_id}"
     raw = foreign_id.encode("utf-8", "surrogatepass")
@@ -87,4 +90,4 @@ def _plain_id(request_id: str) -> str | None:
     try:
         return base64.urlsafe_b64decode(word + "=" * (-len(word) % 4)).decode() or None
     except (binascii.Error, ValueError):
-        return None  # another client has chosen a request id that only looks like ours
+        return None  # another client chose a request id with this prefix

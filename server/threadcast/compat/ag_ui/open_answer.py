@@ -65,7 +65,7 @@ class OpenAnswer:
                 return []
 
     def text(self, text: str) -> list[OutFrame]:
-        """Return the events of more text."""
+        """Return the events that append this text to the answer."""
         if not text:
             return []
         frames = self._close_reasoning()
@@ -77,7 +77,7 @@ class OpenAnswer:
         return frames
 
     def calls(self, calls: Sequence[ToolCall]) -> list[OutFrame]:
-        """Return the events of all calls up to now. Their arguments may still grow."""
+        """Return the new events of the answer's calls; the arguments of calls may still grow."""
         frames: list[OutFrame] = []
         for call in calls:
             key, name, arguments = call.id, call.function.name, call.function.arguments
@@ -97,7 +97,7 @@ class OpenAnswer:
 
     def finish(self, message: Message) -> tuple[list[OutFrame], bool]:
         """Return the events that complete the answer with the final form `message`, and whether the client now has
-        exactly that form. If not, the client needs a snapshot."""
+        exactly that form. If the forms differ, the client needs a snapshot."""
         shown, final = "".join(self._texts), text_of(message.content)
         thought, thoughts = "".join(self._reasonings), message.reasoning_content or ""
         frames: list[OutFrame] = []

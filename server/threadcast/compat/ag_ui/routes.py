@@ -140,7 +140,7 @@ async def _params_of(edge: Edge, name: str) -> tuple[JsonObject, str]:
 
 
 def _path_in_body(path: str, command: Command, wish: Wish) -> str | None:
-    """Return the path in the client's body for a path in a command; None if there is none."""
+    """Return the path in the client's body for a path in a command; None if the body has no such path."""
     if isinstance(command, RestoreMessages):
         return "/messages"
     if isinstance(command, UserMessage):

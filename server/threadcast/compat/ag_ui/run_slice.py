@@ -1,5 +1,5 @@
 """Finds the events that belong to an AG-UI request: the events of an open run, of the run of the request's new message,
-or of one after the other."""
+or of the open run and then the message's run."""
 
 from collections.abc import Collection
 

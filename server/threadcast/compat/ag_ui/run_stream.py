@@ -1,8 +1,8 @@
 """The events of AG-UI 1.0 for one request: an AG-UI run, from `RUN_STARTED` to `RUN_FINISHED` or `RUN_ERROR`.
 
-One run of the chat may take several AG-UI runs: a pause ends the AG-UI run with an interrupt, and a call of the
-client's own tool ends it with success. The stream keeps the path of the chat, so that `MESSAGES_SNAPSHOT` can remove
-retracted text.
+One run of the chat may appear as several AG-UI runs: a pause ends the AG-UI run with an interrupt, and a call of the
+client's own tool ends the AG-UI run with success. The stream keeps the path of the chat, so that `MESSAGES_SNAPSHOT`
+can remove retracted text.
 """
 
 from collections.abc import Collection, Sequence
@@ -54,8 +54,9 @@ class RunStream(Projection):
 
     `request_id` is the id of the request's new message, '' if the request has no message. `awaited` are the ids of the
     commands that continue the open run: the stream does not end at a pause before they are answered. With `shows_all`,
-    the stream begins with a snapshot of the messages; otherwise it sends a snapshot only if the client's messages
-    differ from the chat's. `given` are new messages of the client: snapshots contain them even before the path does.
+    the stream begins with a snapshot of the messages; otherwise the stream sends a snapshot only if the client's
+    messages differ from the chat's messages. `given` are new messages of the client: snapshots contain these messages
+    even before the path contains them.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class RunStream(Projection):
         return self._rest()
 
     def _rest(self) -> list[OutFrame]:
-        """Return the last events if the run now waits for this client and for nothing else."""
+        """Return the last events if the run now waits only for this client."""
         if self._awaited or self.is_done:
             return []
         if self._reasons:
@@ -236,7 +237,7 @@ class RunStream(Projection):
                 return self._extra(event)
 
     def _before_run(self, event: Event) -> list[OutFrame]:
-        """Process a change of the path before the request's own message arrives. This message begins the run."""
+        """Process a change of the path before the request's own message arrives and begins the run."""
         match event:
             case MessageAdded(message=message):
                 self._put(message, event.index)

@@ -1,7 +1,8 @@
 """Chooses the commands for one AG-UI request, depending on the present state of its chat. Pure.
 
-Clients resend all messages that they know. Messages of the user whose ids the chat does not have are new; together they
-become one message of the chat. Results and answers have an effect only if the chat still waits for them.
+Clients resend all messages that they know. Messages of the user are new if the chat does not have their ids. All new
+messages together become one message of the chat. Results and answers have an effect only if the chat still waits for
+them.
 """
 
 import secrets
@@ -24,7 +25,7 @@ __all__ = ["Wish", "wish_of"]
 class Wish(NamedTuple):
     """The effect of a request. `continues` are the commands that continue the open run; `begins` are the commands that
     begin a chat or a run. `request_id` is the id of the new message, '' without a new message. `message_at` is the
-    index of the new message in the body. `given` are the client's own messages that the path does not have yet."""
+    index of the new message in the body. `given` are those messages of the client that are not on the path yet."""
 
     continues: list[Command]
     begins: list[Command]
@@ -144,6 +145,6 @@ def _joined(contents: Sequence[Content]) -> Content:
 
 
 def _new_request_id() -> str:
-    """Return a new request id. It need not be the same when a request is repeated, because the chat accepts each answer
-    only once."""
+    """Return a new request id. A repeated request may use another id, because the chat accepts each answer only
+    once."""
     return f"ag-ui-{secrets.token_hex(12)}"

@@ -50,8 +50,8 @@ def answers_in(message: UIMessage, state: ChatState) -> list[Command]:
 
 
 def _request_id() -> str:
-    """Return a new request id. It need not be the same when a request is repeated, because the chat accepts only one
-    decision about each call."""
+    """Return a new request id. A repeated request may use another id, because the chat accepts only one decision about
+    each call."""
     return f"ai-sdk-{secrets.token_hex(12)}"
 
 

@@ -1,7 +1,7 @@
 """The bodies that `DefaultChatTransport` sends, and their meaning (`HttpChatTransport` in npm `ai` 6).
 
-A body contains all messages that the page knows. The server has the chat, so only two messages matter: the last user
-message of a new turn, or the assistant message whose approvals and tool results the page sends back.
+A body contains all messages that the page knows. The server has the chat, so it reads only one of these messages: the
+last user message for a new turn, or else the assistant message to which the page has added approvals or tool results.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -77,8 +77,8 @@ class ChatRequest(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def answered(self) -> UIMessage | None:
-        """The assistant message that the page sends back with approvals or results; None for a new turn. A page names
-        an earlier message in `messageId` if that message waits."""
+        """The assistant message that the page sends back with approvals or results; None for a new turn. If an earlier
+        message waits for these answers, the page names that message in `messageId`."""
         if self.trigger != "submit-message":
             return None
         named = next((message for message in self.messages if message.id == self.message_id), self.messages[-1])
@@ -115,7 +115,7 @@ def content_of(message: UIMessage, path: str) -> Content:
     such as `data-*`, are left out, because models cannot read them.
 
     Raises:
-        BadRequest: a file is neither a data URL nor, for an image, an image of this server.
+        BadRequest: a file is no data URL, or an image is neither a data URL nor an image of this server.
     """
     parts: list[JsonObject] = []
     for index, part in enumerate(message.parts):
@@ -139,8 +139,8 @@ def _file(part: UIPart, path: str) -> JsonObject:
 
 
 def same_text(content: Content, stored: object) -> bool:
-    """Return whether a resent message has the text of the stored one. Only the number of files is compared, since a
-    stored file has another address than a sent one."""
+    """Return whether a resent message has the text of the stored message. Of files only the number is compared, since
+    the address of a stored file differs from the address that the page sent."""
     mine = content if isinstance(content, str) else "\n".join(part["text"] for part in content if "text" in part)
     theirs = stored if isinstance(stored, str) else content_text(stored, 1 << 62)
     return mine == theirs and _files(content) == _files(stored)

@@ -1,7 +1,8 @@
 """The UI message stream v1 of the AI SDK: a run's events as chunks (`uiMessageChunkSchema` in npm `ai` 6).
 
-`UIStream` sends the content that the page's copy of the message lacks. A page that begins or reloads gets everything. A
-page that sends back approvals or results gets the outputs of the calls in its copy, and then the later steps.
+`UIStream` sends the content that the page's copy of the message lacks. A page that begins or reloads gets the whole
+content. A page that sends back approvals or results gets the outputs of the calls in its copy, and then the later
+steps.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -65,8 +66,8 @@ class UIStream(Projection):
 
     `known` are the tool parts of the page's copy of the message, and `steps` the number of steps in it. For a call in
     the copy that has not begun or has no result, the input is sent again. `awaited` are the ids of the commands that
-    the request posts: the stream does not end at a pause before they are answered. `user_id` is the message of the user
-    whose answer is shown, by default the last one.
+    the request posts: the stream does not end at a pause before they are answered. The stream shows the answer to the
+    user's message `user_id`, by default to the last message of the user.
     """
 
     def __init__(
@@ -142,7 +143,7 @@ class UIStream(Projection):
         return [*frames, *self._quiet_end()]
 
     def _is_newest(self, state: ChatState) -> bool:
-        """Return whether the shown turn is the last one, to which the open run belongs."""
+        """Return whether the shown turn is the last turn, to which the open run belongs."""
         last = next((key for key in reversed(state.path) if state.nodes[key].role == "user"), None)
         return self._user_id in (None, last)
 
@@ -191,7 +192,7 @@ class UIStream(Projection):
         return self._rest()
 
     def _rest(self) -> list[OutFrame]:
-        """Return the last frames if the run now waits for the page and for nothing else."""
+        """Return the last frames if the run now waits only for the page."""
         if self._awaited or self.is_done:
             return []
         at_work = self._open_calls - self._client_calls
@@ -315,7 +316,7 @@ class UIStream(Projection):
                 return []
 
     def _calls(self, calls: Sequence[ToolCall]) -> list[OutFrame]:
-        """Return the input of the calls up to now. The arguments may still grow."""
+        """Return the new parts of the calls' input; the arguments of calls may still grow."""
         frames: list[OutFrame] = []
         for call in calls:
             shown = self._inputs.get(call.id)

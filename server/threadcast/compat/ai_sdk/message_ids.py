@@ -2,8 +2,9 @@
 
 A page chooses the ids of its user messages and expects the same ids in answers. The command that adds such a message
 has a request id that contains the page's id, and the message keeps this request id (`Message.client_request_id`).
-Messages of other clients have our message id. The prefix determines the form: `ui-ID` and `ub-BASE64`, or for an edit
-`ue-NONCE-ID` and `uf-NONCE-BASE64`, since a message may be edited several times under one id.
+For messages of other clients, pages get the server's message id. The prefix determines the form: `ui-ID` and
+`ub-BASE64`, or for an edit `ue-NONCE-ID` and `uf-NONCE-BASE64`, since a message may be edited several times under one
+id.
 """
 
 import base64
@@ -24,8 +25,8 @@ _NONCE_CHARACTERS = 8
 
 
 def request_id_of(ui_id: str, path: str) -> str:
-    """Return the request id of the command that adds the UI message `ui_id`, always the same for one id, so that a
-    repeated request adds the message once. Raises BadRequest at `path` for an id that is empty or too long."""
+    """Return the request id of the command that adds the UI message `ui_id`. Equal ids give equal request ids, so that
+    a repeated request adds the message once. Raises BadRequest at `path` for an id that is empty or too long."""
     form, word = _word(ui_id, path)
     return f"u{'i' if form else 'b'}-{word}"
 
@@ -47,7 +48,7 @@ def ui_id_of(message: Message) -> str:
         try:
             return base64.urlsafe_b64decode(rest + "=" * (-len(rest) % 4)).decode()
         except (binascii.Error, ValueError):
-            pass  # another client has chosen a request id that only looks like ours
+            pass  # another client chose a request id with this prefix
     return message.message_id
 
 

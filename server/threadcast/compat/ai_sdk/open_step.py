@@ -1,4 +1,4 @@
-"""The chunks of one step of an answer: where the step, its text and its reasoning begin, grow and end."""
+"""The chunks of one step of an answer, for the beginning, growth and end of the step, its text and its reasoning."""
 
 from threadcast.compat.base import OutFrame, json_frame
 
@@ -53,7 +53,7 @@ class OpenStep:
         return [done]
 
     def write(self, text: str) -> list[OutFrame]:
-        """Append to the text, which ends the reasoning."""
+        """Append to the text; this ends the reasoning."""
         frames = self._close_reasoning()
         if not self._is_text_open:
             self._is_text_open = True
@@ -62,8 +62,8 @@ class OpenStep:
         return [*frames, chunk("text-delta", id=self.message_id, delta=text)]
 
     def write_up_to(self, text: str) -> list[OutFrame]:
-        """Append the rest of `text` after the text that was sent; nothing if `text` does not begin with the sent
-        text."""
+        """Append the rest of `text` after the text that was sent; nothing is appended if `text` does not begin with the
+        sent text."""
         more = _rest_of(text, self._shown)
         return self.write(more) if more else []
 
@@ -80,8 +80,8 @@ class OpenStep:
         return [*frames, chunk("reasoning-delta", id=self._reasoning_id, delta=text)]
 
     def reason_up_to(self, text: str) -> list[OutFrame]:
-        """Append the rest of `text` after the reasoning that was sent; nothing if `text` does not begin with the sent
-        reasoning."""
+        """Append the rest of `text` after the reasoning that was sent; nothing is appended if `text` does not begin
+        with the sent reasoning."""
         return self.reason(_rest_of(text, self._reasoned))
 
 

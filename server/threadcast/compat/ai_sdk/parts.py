@@ -1,7 +1,7 @@
 """The UI messages of a chat: the active path in the form that pages of the AI SDK keep (`UIMessage` in npm `ai` 6).
 
-Everything between two messages of the user is one UI message, whose id is that of its first answer: one run is one UI
-message, even if it pauses for approvals. Each answer of a model is a step in it.
+All messages between two messages of the user form one UI message, which has the id of the first answer. One run is
+therefore one UI message, even if the run pauses for approvals. Each answer of a model is a step in this UI message.
 """
 
 import hashlib
@@ -154,9 +154,9 @@ def is_at_pause(runtime: Runtime) -> bool:
 
 
 def calls_at_work(state: ChatState) -> set[str]:
-    """Return the calls that the server has begun. For the other calls of an open run it is not known yet whether the
-    server or a page carries them out. Until then their input is shown as incomplete, so that no page mistakes such a
-    call for a call of its own tools."""
+    """Return the calls that the server has begun. Whether the server or a page carries out the other calls of an open
+    run is not known yet. Until then their input is shown as incomplete, so that no page mistakes such a call for a call
+    of its own tools."""
     return {tool.tool_call_id for tool in state.runtime.tools if tool.status != "queued"}
 
 
@@ -188,7 +188,7 @@ def question_input(reason: PauseReason) -> JsonObject:
 
 
 def approval_id(reason: PauseReason) -> str:
-    """Return the id of an approval. It contains the hash of the shown arguments, so that a decision about an older
+    """Return the id of an approval. The id contains the hash of the shown arguments, so that a decision about an older
     question is recognised."""
     return f"{reason.tool_call_id}.{reason.input_hash}"
 
@@ -263,7 +263,7 @@ def _hash(words: str) -> str:
 
 
 def data_type(kind: str) -> str:
-    """Return the type of a data part for a payload or data of this kind. Other characters than those of names become
+    """Return the type of a data part for a payload or data of this kind. Characters that names may not have become
     underscores, since tools choose the kinds."""
     return (
         "data-"

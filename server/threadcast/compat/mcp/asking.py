@@ -1,9 +1,9 @@
 """`ask`: sends a message, reports its progress, asks a person if the run waits, and returns the answer.
 
-The answer is a stream of JSON-RPC messages, of which the last is the result. Up to revision 2025-11-25 a pause is a
-request of the server on that stream, and the client posts the answer; the answer may reach any process, so the id of
-the request identifies the question. From 2026-07-28 on a pause ends the stream with `input_required`, and the client
-repeats its call with the answers and with `requestState`.
+The answer is a stream of JSON-RPC messages, of which the last is the result. Up to revision 2025-11-25 the server sends
+each question as a request on that stream, and the client posts the answer. Any process may receive this answer, so the
+id of the request identifies the question. From 2026-07-28 on a pause ends the stream with `input_required`, and the
+client repeats its call with the answers and with `requestState`.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection
@@ -45,7 +45,7 @@ class _RequestState(msgspec.Struct, frozen=True, array_like=True):
 
 
 def asked_in(request_id: object) -> Asked | None:
-    """Return the question that a client's message answers; None if this server did not make the id."""
+    """Return the question that a client's message answers; None if the id was not made by this server."""
     try:
         return msgspec.json.decode(request_id, type=Asked) if isinstance(request_id, str) else None
     except msgspec.MsgspecError:
@@ -79,7 +79,7 @@ def decisions_of(state: ChatState, answers: object) -> list[Decision]:
 
 
 def _key_of(reason: PauseReason) -> str:
-    """Return the key of a question in `inputRequests`. It contains the hash of the shown arguments, so that an old
+    """Return the key of a question in `inputRequests`. The key contains the hash of the shown arguments, so that an old
     answer is not mistaken for an answer to a new question."""
     return f"{reason.tool_call_id}.{reason.input_hash}"
 
@@ -139,7 +139,7 @@ class AskStream(Projection):
         if message is None:
             return []  # the call has just been posted
         is_last = message == next((key for key in reversed(state.path) if state.nodes[key].role == "user"), None)
-        if state.is_at_rest or not is_last:  # a later message has its own run
+        if state.is_at_rest or not is_last:  # a later message has another run
             self.is_done = True
             return self._last((is_last and state.runtime.outcome) or "complete")
         self._run.run_id = state.runtime.run_id
@@ -151,7 +151,7 @@ class AskStream(Projection):
         return next((each.message_id for each in nodes if each.client_request_id == self._request_id), None)
 
     def _pause(self, event: Event) -> list[OutFrame]:
-        # Approvals pause their run, which is the next event; the question of a tool does not pause it.
+        # An approval pauses its run, and this pause is the next event; the question of a tool does not pause the run.
         reasons = self._run.state.runtime.pause_reasons
         is_told = isinstance(event, RuntimeUpdated) or any(is_question(reason) for reason in reasons)
         return self._at_pause() if is_told else []
@@ -248,7 +248,7 @@ class AskAnswer(RunAnswer):
     is called when the answer ends."""
 
     def prepare(self, call_id: RequestId, chat_id: str) -> None:
-        """Set the call's ids. Must be called before the answer begins, in the task that serves the request."""
+        """Set the call's ids. Call this method before the answer begins, in the task that serves the request."""
         self.chat_id = chat_id
         self.forget: Callable[[], object] = lambda: None
         self._call_id = call_id

@@ -31,11 +31,11 @@ LAST_DEFAULT, LAST_MAX = 20, 200
 """The number of messages that `read_chat` returns, by default and at most."""
 
 TEXTS_MAX_CHARACTERS = 400_000
-"""The maximum characters of all texts in one result. Beyond it, earlier messages are left out, and `is_whole` is
-false."""
+"""The maximum characters of all texts in one result. If the texts are longer, earlier messages are left out, and
+`is_whole` is false."""
 
 SEARCHED_MAX = 20
-"""The newest chats whose texts a search reads. Titles are searched in up to 2,000 chats."""
+"""The number of newest chats whose texts are searched. Titles are searched in up to 2,000 chats."""
 
 SNIPPET_CHARACTERS = 200
 

@@ -1,4 +1,4 @@
-"""JSON-RPC messages of MCP: those that a client may send, and the server's answers (PROTOCOL §14). Pure.
+"""JSON-RPC messages of MCP: the messages that a client may send, and the server's answers (PROTOCOL §14). Pure.
 
 Two kinds of revisions are in use. Up to 2025-11-25 a client begins with `initialize` and names a session in each later
 request. From 2026-07-28 on each request itself declares what the client can do, in `params._meta` (npm and PyPI
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 HANDSHAKE_REVISIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
-"""The revisions that begin with `initialize`, newest first. Older ones have another transport."""
+"""The revisions that begin with `initialize`, newest first. Older revisions have another transport."""
 
 REVISION = "2026-07-28"
 """The revision whose requests need no session."""
@@ -62,7 +62,7 @@ _NAMED = {"tools/call": "name", "resources/read": "uri"}
 """The parameter that the header `Mcp-Name` repeats, by method."""
 
 ID_MAX_CHARACTERS = 4_096
-"""The longest id of a message. Ids of this server's own requests are the longest ones."""
+"""The maximum characters in the id of a message. The longest ids are those of this server's own requests."""
 
 RequestId: TypeAlias = Annotated[str, Meta(max_length=ID_MAX_CHARACTERS)] | int
 
@@ -91,8 +91,8 @@ class McpMessage(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Envelope:
-    """The information about a client that its request contains. `session` is '' from `REVISION` on. `can_elicit`: the
-    client can ask a person, with a form. `progress_token` is None if the client wants no progress."""
+    """The information about a client that its request contains. `session` is '' for `REVISION` and later revisions.
+    `can_elicit`: the client can ask a person, with a form. `progress_token` is None if the client wants no progress."""
 
     revision: str
     session: str = ""
@@ -154,8 +154,8 @@ def envelope_of(message: McpMessage, headers: Mapping[str, str]) -> Envelope:
 
 
 def _is_encoded(value: str | None) -> bool:
-    """Return whether a header's value is in base64, because it is not plain ASCII. No decision depends on the header,
-    so it is not decoded."""
+    """Return whether a header's value is encoded in base64. Clients encode values that are not plain ASCII. No decision
+    depends on the header, so it is not decoded."""
     return value is not None and value.startswith("=?base64?")
 
 

@@ -1,8 +1,8 @@
-"""Notifies clients when a chat changes to which they have subscribed as a resource.
+"""Notifies clients of changes to the chats that they have subscribed to as resources.
 
 Up to revision 2025-11-25 a session has one stream (`GET /mcp`) and names resources by `resources/subscribe`; both must
-reach the same process. From 2026-07-28 on a request `subscriptions/listen` is the stream, and names the resources
-itself.
+reach the same process. From 2026-07-28 on a request `subscriptions/listen` opens the stream and also names the
+resources.
 """
 
 import time
@@ -73,8 +73,8 @@ class Streams:
             self._of_caller.pop(principal.id, None)
 
     async def of_session(self, principal: Principal, session: str) -> "UpdatesAnswer":
-        """Return the stream of a session, which clients open while they send their first request. Raises Conflict: the
-        stream is not open, or is open at another process."""
+        """Return the stream of a session. Clients open this stream while they send their first request. Raises
+        Conflict: the stream is not open, or is open at another process."""
         with anyio.move_on_after(OPENED_WITHIN_SECONDS):
             while True:
                 changed = self._changed
@@ -162,7 +162,7 @@ class UpdatesAnswer(Response):
         telling.cancel()
 
     async def _write(self, scope: Scope, send: Send, data: bytes) -> None:
-        """Send bytes; drop the connection if the client accepts none for too long."""
+        """Send bytes; drop the connection if the client accepts no bytes for too long."""
         try:
             async with Deadline(self._edge.limits.subscriber_stall_seconds):
                 await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -3,7 +3,7 @@
 All rounds of the run become one choice of one completion, with their text, `reasoning_content` and usage; a blank line
 separates the texts of two rounds. The server runs its own tools, and the answer does not show their calls, because a
 client would run them again. If the run waits for tools of the request, the answer ends with `tool_calls`; the next
-request answers them. The id of such a call names the chat, so that a client which knows no chats finds it again.
+request answers them. The id of such a call names the chat, so that a client which knows no chats finds the chat again.
 """
 
 import json
@@ -29,7 +29,7 @@ __all__ = ["PAUSE_MARK", "ROUND_SEPARATOR", "OpenAIChunks"]
 DONE = OutFrame(None, "[DONE]")
 
 ROUND_SEPARATOR = "\n\n"
-"""Stands between the texts of two rounds, which are two messages in the chat."""
+"""Separates the texts of two rounds, which are two messages in the chat."""
 
 PAUSE_MARK = "[Waiting for approval: "
 """Begins the notice of a run that waits for a person; the page's link and `]` follow."""

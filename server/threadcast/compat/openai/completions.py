@@ -1,9 +1,9 @@
 """`POST /v1/chat/completions`: finds the chat of a request, posts its commands, and streams the run (PROTOCOL §14).
 
-The chat is named by `metadata.chat_id` or by the operator's header. If neither is given, it is the chat whose tool
-calls the request answers, or, if the operator has enabled this, a chat whose path equals the history. Any other request
-begins a chat that contains the given history. With `store: false`, and for a task that a front end asks beside a
-conversation, such as a title, the new chat is temporary (PROTOCOL §16).
+The chat is named by `metadata.chat_id` or by the operator's header. Without such a name, the request's chat is the chat
+whose tool calls the request answers, or, if the operator has enabled this, a chat whose path equals the history. Any
+other request begins a chat that contains the given history. With `store: false`, and for a task that a front end asks
+beside a conversation, such as a title, the new chat is temporary (PROTOCOL §16).
 """
 
 import secrets
@@ -55,8 +55,8 @@ CHAT_ID_HEADER = "X-Threadcast-Chat-Id"
 """The header of answers with the chat's id on this server."""
 
 MATCHED_MAX_CHATS = 20
-"""The newest chats of a caller that are compared with a history. Each is loaded, which takes milliseconds. Front ends
-continue recent conversations; an older one becomes a new chat that holds the history."""
+"""The number of a caller's newest chats that are compared with a history. Loading one chat takes milliseconds. Front
+ends continue recent conversations; an older conversation becomes a new chat that holds the history."""
 
 
 class Target(NamedTuple):
@@ -121,7 +121,7 @@ async def chat_completions(request: Request) -> Response:
     if target.meta is not None and target.meta.state == "paused":
         raise Conflict(AWAITS_DECISION)
     params: JsonObject = {**wish.params, **model, **({"mode": mode} if mode else {})}
-    if wish.tools:  # without results of the caller's tools, nobody would read the answer
+    if wish.tools:  # a caller that sends no results of its tools does not read an answer either
         params["on_client_timeout"] = "stop"
     request_id = f"openai-{secrets.token_hex(12)}"
     run_id = _open_run_of(wish, target)
@@ -225,7 +225,7 @@ async def _target_of(edge: Edge, principal: Principal, wish: Wish, by_header: st
 
 async def _matched(edge: Edge, principal: Principal, wish: Wish, user: str) -> Target | None:
     """Return the newest chat at rest, of this user of the front end, whose path equals the history, or else the newest
-    chat whose path the request edits. Return None if neither exists."""
+    chat whose path the request edits. Return None if there is no such chat."""
     edited: Target | None = None
     for meta in (await edge.store.list_chats(principal.id, MATCHED_MAX_CHATS)).chats:
         if meta.state != "idle" or meta.deleted:

@@ -27,10 +27,10 @@ __all__ = [
 ]
 
 MESSAGES_MAX_COUNT = 10_000
-"""The most messages of a request; as many as one command restores."""
+"""The maximum number of messages in a request: as many as one command restores."""
 
 USER_MAX_CHARACTERS = 512
-"""The longest name of a front end's user; ids in use are UUIDs, addresses or hashes. A longer one is refused."""
+"""The longest name of a front end's user; ids in use are UUIDs, addresses or hashes. A longer name is refused."""
 
 
 class CompletionsMessage(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, read. `content` is the content of the last message, which is the user's, at the index `at`; None if
+    """A request, read. `content` is the content of the last message, a message of the user at the index `at`; None if
     the request ends with `results`. `history` are the earlier messages in the form of `restore_messages`, and `indexes`
     are their indexes in the body. `named` is the id of the chat as the caller wrote it. `store` tells whether lists
     show a new chat. `user` is the front end's user, '' if the body names no user."""
@@ -259,7 +259,7 @@ def _restorable(message: CompletionsMessage) -> JsonObject:
 
 
 def _results(earlier: Sequence[tuple[int, CompletionsMessage]]) -> list[Result]:
-    """Return the results at the end of the history, which belong to its last calls."""
+    """Return the results at the end of the history; they belong to the history's last calls."""
     found: list[Result] = []
     for at, message in reversed(earlier):
         if message.role != "tool":

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 INPUT_MAX_ITEMS = 10_000
-"""The maximum items of one request: as many as a chat can restore messages (PROTOCOL §18)."""
+"""The maximum items of one request: as many as the messages that a chat can restore (PROTOCOL §18)."""
 
 Metadata: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
@@ -95,8 +95,7 @@ class Answers(NamedTuple):
 
 
 class Given(NamedTuple):
-    """The input of a request. `content` are the parts of the user's last messages; `history` are the messages before
-    them."""
+    """The input of a request. `content` holds the parts of the user's last messages, `history` all earlier messages."""
 
     instructions: str
     history: list[JsonObject]
@@ -251,7 +250,7 @@ def _decision(item: JsonObject, where: str) -> Decision:
 
 
 def _parts(content: object, path: str) -> list[JsonObject]:
-    """Return OpenAI's content as ours (PROTOCOL §10). Raises BadRequest."""
+    """Return OpenAI's content in the form of this server's protocol (PROTOCOL §10). Raises BadRequest."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     if not isinstance(content, list):

@@ -143,7 +143,8 @@ def _continued(edge: Edge, principal: Principal, asked: ResponseRequest, given: 
 
 
 class ResponseSliceOfOpenRun(ResponseSlice):
-    """The slice of a response that continues the open run `run_id`; it begins after the command's acknowledgement."""
+    """The slice of a response that continues the open run `run_id`; the slice begins after the command's
+    acknowledgement."""
 
     continues = True
 

@@ -75,7 +75,7 @@ def _following(edge: Edge, principal: Principal, found: Found, own_id: ResponseI
     error_form=error_form,
 )
 async def cancel_response(request: Request) -> Response:
-    """`POST /v1/responses/{id}/cancel`. A response that has ended stays as it is."""
+    """`POST /v1/responses/{id}/cancel`. A response that has ended is not changed."""
     edge, principal = caller_of(request)
     own_id = read_response_id(request.path_params["response_id"])
     found = await find_response(edge, principal, own_id)

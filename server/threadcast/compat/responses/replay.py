@@ -42,8 +42,8 @@ __all__ = ["Found", "ResponseAnswer", "ResponseSlice", "echo_of", "find_response
 
 
 INBOX_READ_MAX = 200
-"""The maximum commands of an inbox that are searched for a response's command that no worker has processed yet. An
-inbox holds about 100 commands (PROTOCOL §18)."""
+"""The maximum number of commands of the inbox that are read to find the unprocessed command of a response. An inbox
+holds about 100 commands (PROTOCOL §18)."""
 
 
 class ResponseSlice(RunSlice):
@@ -88,7 +88,7 @@ class Found:
 
     def stream_after(self, own_id: ResponseId, after: int) -> ResponseStream:
         """Return a projection that sends the events after the number `after`. If the response was reconstructed, its
-        events have other numbers, so its last event is sent in any case, which contains the whole response."""
+        events have other numbers. Its last event contains the whole response, so this event is sent in any case."""
         if self.trimmed is not None:
             after = min(after, self.stream.last_number - 1 if self.stream.is_done else self.stream.last_number)
         calls = set(self.run.client_calls)
@@ -115,7 +115,7 @@ async def find_response(edge: Edge, principal: Principal, own_id: ResponseId, st
     # The inbox is read before the log, because a command leaves the inbox when it enters the log.
     inbox = await edge.store.read_inbox(own_id.chat_id, INBOX_READ_MAX)
     waits = any(f'"{own_id.request_id}"'.encode() in entry.body for entry in inbox)
-    # The state is read last,so that the state contains all answers that the events mention.
+    # The state is read last, so that the state contains all answers that the events mention.
     run, events, _ = await _read(edge, own_id)
     state, _ = await load_folded(edge.store, own_id.chat_id, with_facts=False)
     found = next((each for each in state.nodes.values() if each.client_request_id == own_id.request_id), None)
@@ -161,7 +161,8 @@ async def _read(edge: Edge, own_id: ResponseId) -> tuple[ResponseSlice, list[Eve
 
 
 def messages_as_events(state: ChatState, own_id: ResponseId, first: Message) -> tuple[ResponseSlice, list[Event]]:
-    """Return events reconstructed from the messages of the tree, for a response whose events the log no longer has."""
+    """Return events reconstructed from the messages of the tree, for a response whose events are no longer in the
+    log."""
     run = ResponseSlice(own_id, state.runtime.run_id or "ended")
     run.message = first
     events: list[Event] = []
@@ -251,8 +252,9 @@ class ResponseAnswer(RunAnswer):
             yield None, _Replay(events, watch)  # type: ignore[misc]  # has the one method that is used
 
     async def _trimmed_meanwhile(self, events: Sequence[Event]) -> Message | None:
-        """Return the message that began the response if `events`, those of the log, do not have the response any more:
-        the log may be trimmed after the response was found, and the answer would wait for the end of it for ever."""
+        """Return the message that began the response if the response is no longer among `events`, the events of the
+        log. The log may be trimmed after the response was found, and the answer would then wait for ever for the
+        response's end."""
         stream = self._projection
         assert isinstance(stream, ResponseStream)
         run = ResponseSlice(stream.own_id)

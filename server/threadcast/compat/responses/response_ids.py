@@ -1,6 +1,6 @@
-"""The ids of responses: The ids of responses: `resp_`, the request that began the response, and the chat. An id
-contains everything that any process needs to find the response in its chat's log. A guessed id is useless, because each
-chat has an owner.
+"""The ids of responses. An id consists of `resp_`, the request that began the response, and the chat. An id contains
+everything that any process needs to find the response in its chat's log. A guessed id is useless, because each chat has
+an owner.
 """
 
 import re

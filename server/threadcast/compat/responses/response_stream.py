@@ -27,7 +27,7 @@ from threadcast_protocol.wire.tool_names import mcp_server_of
 __all__ = ["APPROVAL_PREFIX", "ECHO", "ResponseStream", "call_output_item", "error_object"]
 
 ECHO = "openai_response"
-"""The key in a message's `context` for those fields of the request that every answer about its response repeats."""
+"""The key in a message's `context` for the request's fields that every answer about the response repeats."""
 
 APPROVAL_PREFIX = "mcpr_"
 """The id of an approval request is this prefix and the id of the tool call."""
@@ -362,7 +362,7 @@ def _label(tool_name: str) -> str:
 
 
 def _error_code(code: str) -> str:
-    """Return the code of OpenAI's closed set `ResponseError` for one of our codes."""
+    """Return the code of OpenAI's closed set `ResponseError` for a code of this server."""
     if code in ("rate_limited", "queue_full"):
         return "rate_limit_exceeded"
     return "invalid_prompt" if code in ("bad_request", "invalid_content", "too_large") else "server_error"

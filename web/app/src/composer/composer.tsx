@@ -1,5 +1,5 @@
 /**
- * The message box with its buttons. A chat, and its address, begin with the first message.
+ * The message box with its buttons. A chat and its address are created by the first message.
  *
  * While a run is open there are three ways to send a message, or an edited message: it waits in the queue (Enter), it
  * is answered after the present step (Alt+Enter), or it stops the run and is answered at once (Ctrl+Enter).
@@ -171,7 +171,7 @@ function grow(box: HTMLTextAreaElement | null): void {
   box.style.height = `${box.scrollHeight}px`;
 }
 
-/** Puts the newest message of a person into the box for editing. Returns false if there is none. */
+/** Puts the newest message of a person into the box for editing. Returns false if there is no such message. */
 function editLast(): boolean {
   const last = activePath(state.peek()).reverse().find((message) => message.role === "user" && !message.hidden);
   if (!last) return false;

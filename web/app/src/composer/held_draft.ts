@@ -4,15 +4,15 @@ import type { Held } from "threadcast-client";
 
 import type { Draft, DraftFile } from "../state/drafts.ts";
 
-/** Returns the draft of a kept message. Only the page that sent it knows the names and sizes of its files. */
+/** Returns the draft of a kept message. Only the page that sent the message has the names and sizes of its files. */
 export function draftOf({ body }: Held): Draft {
   const { content, attachments = [] } = JSON.parse(body) as { content?: unknown; attachments?: object[] };
   return { text: typeof content === "string" ? content : "", files: attachments.flatMap(fileOf) };
 }
 
 /**
- * Returns the upload that a part of a message refers to, as a list of one, or of none if the part has no upload. A part
- * has no size, and only a file has a name.
+ * Returns a list with the upload that a part of a message refers to; the list is empty if the part has no upload. Parts
+ * contain no size, and only parts of the type `file` contain a name.
  */
 export function fileOf(part: object): DraftFile[] {
   const { image_url, input_audio, name, mime, blob } = part as {

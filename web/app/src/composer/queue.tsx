@@ -81,8 +81,8 @@ function NotSent({ held }: { held: Held }) {
 }
 
 /**
- * Returns the commands of this page that the server has not shown yet. With a good connection they disappear too
- * quickly to be read, so then only those that are being taken back are listed.
+ * Returns the commands of this page that the server has not shown yet. With a good connection such commands disappear
+ * too quickly to be read. In this case only commands that are being taken back are listed.
  */
 function unseen(waiting: readonly QueuedItem[]): Held[] {
   const { state: standing, reason } = connection.value; // read so that this list is updated too: the client replaces the object at every change
@@ -132,7 +132,7 @@ function Waiting({ item, isFirst }: { item: QueuedItem; isFirst: boolean }) {
   );
 }
 
-/** Edits a waiting message. If the message is taken up meanwhile, the new text is kept beside the queue. */
+/** Edits a waiting message. If the message leaves the queue during the edit, the new text is kept beside the queue. */
 function Editor({ item, onClose }: { item: QueuedItem; onClose: () => void }) {
   const opened = useRef(chat.peek());
   const text = useRef(item.content);

@@ -2,7 +2,7 @@
 
 import { limit } from "../state/caps.ts";
 
-/** Safari reports the key that ends a composition only after the composition, and marks it only by this code. */
+/** Safari reports the key that ends a composition only after the composition, and marks this key only by this code. */
 const COMPOSING_KEY_CODE = 229;
 
 /** Whether a key press is meant for the page, and not for an input method. */

@@ -1,4 +1,7 @@
-/** Tells the other readers of a chat when a person is typing here, and shows when they are typing (PROTOCOL §4). */
+/**
+ * Tells the other readers of a chat when a person is typing here, and shows which other readers are typing (PROTOCOL
+ * §4).
+ */
 
 import { effect, signal } from "@preact/signals";
 

@@ -14,8 +14,8 @@ import { isImage, refusalOf } from "./files.ts";
 import { change, uploads, type Upload } from "./uploads.ts";
 
 /**
- * Addresses of pictures that were chosen or shown in this page, by the hash of their upload. Each keeps its file in
- * memory.
+ * Addresses of pictures that were chosen or shown in this page, by the hash of their upload. Each address keeps the
+ * picture's file in memory.
  */
 const previews = new Map<string, string>();
 /**

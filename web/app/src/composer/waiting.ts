@@ -10,7 +10,7 @@ const WORDS: Readonly<Record<string, string>> = {
   retry_from_index: "Try again from a message",
 };
 
-/** `queue_updated` contains only so much of a waiting message (PROTOCOL §8), so a longer message cannot be edited. */
+/** The maximum characters of a waiting message in `queue_updated` (PROTOCOL §8); a longer message cannot be edited. */
 const CONTENT_MAX_CHARACTERS = 8_192;
 
 export function wordsOf(item: QueuedItem): string {

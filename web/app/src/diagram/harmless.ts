@@ -2,16 +2,18 @@
  * Prevents the text of a diagram from becoming an event handler, or an address that the browser fetches, while Mermaid
  * draws. Imported before Mermaid.
  *
- * Mermaid cleans what it writes with DOMPurify, which parses it first, and Chromium applies the Content Security Policy
- * even there: it compiles `onerror=…` even in an invisible document, refuses it and logs an error. So this module
- * changes the text before it is parsed, and sets no handlers. The policy (server/threadcast/api/page.py) would refuse
- * all of this as well.
+ * Mermaid cleans its output with DOMPurify, which parses the output first. Chromium applies the Content Security Policy
+ * even to this invisible document: it compiles `onerror=…`, refuses the handler and logs an error. So this module
+ * changes the text before it is parsed, and prevents Mermaid from setting handlers. The policy
+ * (server/threadcast/api/page.py) would refuse these handlers and requests as well.
  */
 
-/** An invisible character (U+2060). It changes the words `onerror` and `url(`, but not how the text looks. */
+/**
+ * An invisible character (U+2060). Inserted into `onerror` or `url(`, it changes the word but not the look of the text.
+ */
 const JOINER = "\u2060";
 
-/** Matches the beginning of every word that could be the name of a handler, where a tag may be. */
+/** Matches the beginning of every word that could be the name of an event handler. */
 const HANDLER = /\bon(?=[a-z])/gi;
 
 function harmless(html: string): string {

@@ -1,8 +1,9 @@
 /**
  * Draws Mermaid diagrams in a hidden frame that has no origin and may fetch only the server's scripts. The page sends
- * it messages with sources, and it answers with SVG, which the page shows as a picture.
+ * sources to the frame as messages, and the frame answers with SVG, which the page shows as a picture.
  *
- * `thread/markdown/drawing.ts` sends the messages. It also keeps the deadline, and removes a frame that misses it.
+ * `thread/markdown/drawing.ts` sends the messages. That module also checks the deadline, and removes a frame that
+ * misses the deadline.
  */
 
 import { plain, withoutAddresses } from "./harmless.ts"; // first, because Mermaid may keep references to the setters that it finds
@@ -20,7 +21,7 @@ export interface Question {
 
 export interface Answer {
   readonly id: number;
-  /** Sent once a second while the diagram is being drawn. */
+  /** The frame sends this message once a second while the diagram is being drawn. */
   readonly isDrawing?: boolean;
   /** SVG as XML. */
   readonly svg?: string;
@@ -32,7 +33,7 @@ export interface Answer {
   readonly wrong?: string;
 }
 
-/** With more edges Mermaid's layout takes seconds. Its own default is 500. */
+/** The maximum number of edges: with more edges Mermaid's layout takes seconds. Mermaid's own default is 500. */
 const MAX_EDGES = 300;
 
 const SIGN_MS = 1_000;
@@ -95,7 +96,7 @@ function picture(html: string): { svg: string; width: number; height: number } {
   return { svg: new XMLSerializer().serializeToString(svg), width, height };
 }
 
-/** Lines and arrowheads may reach so far beyond the box that a browser computes from the shapes alone. */
+/** The distance that lines and arrowheads may extend beyond the box that a browser computes from the shapes alone. */
 const MARGIN_PX = 8;
 
 /**

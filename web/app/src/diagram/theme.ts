@@ -1,4 +1,4 @@
-/** Colours for the slices of a pie. Colour-blind people can tell them apart too, and text on them is readable. */
+/** Colours for the slices of a pie. Colour-blind people can distinguish these colours, and text on them is readable. */
 const LIGHT = ["#9fd3c4", "#f3c98b", "#b9c4ee", "#efb0a8", "#d6dd94", "#d9b8e3", "#a9d8ec", "#d8cfc0"];
 const DARK = ["#2f7564", "#8a6427", "#4b5a9c", "#93483f", "#6a7230", "#74498a", "#2b6f88", "#6b6355"];
 

@@ -6,7 +6,7 @@ export interface Counts {
   readonly events: number;
   readonly snapshots: number;
   readonly connections: number;
-  /** The connections that were asked to continue at the end of the previous connection. */
+  /** The number of connections that were asked to continue where the previous connection ended. */
   readonly resumes: number;
   readonly losses: number;
   readonly gaps: number;

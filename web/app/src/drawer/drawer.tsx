@@ -1,4 +1,6 @@
-/** The developer's drawer. Its contents are loaded when it is first opened; events are recorded from the start. */
+/**
+ * The developer's drawer. The drawer's contents are loaded when it is first opened; events are recorded from the start.
+ */
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 

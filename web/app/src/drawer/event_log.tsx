@@ -25,7 +25,7 @@ export function EventLog() {
     if (isAtEnd.current && box.current) box.current.scrollTop = box.current.scrollHeight;
   }, [shown, filter]);
   const types = typesOf(shown);
-  // This chat has no lines of the chosen type: none yet, or none that are still kept.
+  // The log has no lines of the chosen type: no such event has arrived yet, or its lines were dropped.
   const isUnlisted = filter !== "all" && filter !== "no_deltas" && !types.some(([type]) => type === filter);
   const wanted = () => shown.blocks.flat().filter((line) => isWanted(line, filter));
   return (

@@ -1,13 +1,13 @@
 /**
- * Filters and describes the lines of the event log. Pure, except that the size of an event is measured only once, when
- * it is shown.
+ * Filters and describes the lines of the event log. The module is pure, except that the size of an event is measured
+ * once, when the event is shown.
  */
 
 import type { Line, Log } from "./log.ts";
 
 /**
- * The lines that are shown: all, all except pieces of text, or the events of one type. Notes about the connection are
- * always shown.
+ * The filter for the shown lines: all lines, all lines except pieces of text, or the events of one type. Notes about
+ * the connection are always shown.
  */
 export type Filter = "all" | "no_deltas" | (string & {});
 
@@ -42,7 +42,7 @@ export function clock(ms: number): string {
   return `${two(then.getHours())}:${two(then.getMinutes())}:${two(then.getSeconds())}.${String(then.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** Describes an event in one line by its simple fields, each one shortened. */
+/** Describes an event in one line by its simple fields, whose values are shortened. */
 export function summary(body: object): string {
   const event = body as { [key: string]: unknown };
   if (event.type === "stream_delta" && Array.isArray(event.ops)) return event.ops.map(ofOperation).join(" ");

@@ -21,7 +21,7 @@ export function Numbers() {
   const [stored, setStored] = useState<Stored | null>(null);
   const isBegun = live.value.position > 0;
   const look = () => void (isBegun ? read(id) : Promise.resolve(null)).then(setStored);
-  // Fetched again when it has probably changed: after a run, and after a reconnect.
+  // The position is fetched again when it has probably changed: after a run, and after a reconnect.
   const isLive = connection.value.state === "live";
   useEffect(look, [id, isBegun, isRunning.value, isLive]);
   const { connections, resumes, losses, gaps, resyncs, events } = counts.value;

@@ -1,10 +1,9 @@
 /**
  * Records the events and connections of the open chat, newest last.
  *
- * It records also while the drawer is closed, so that a person who opens the drawer sees what happened just before.
+ * Events are recorded also while the drawer is closed, so that a person who opens the drawer sees the latest events.
  * Recording must therefore cost almost nothing: an event is only appended, and views are updated four times a second.
- * The number of lines is limited, and so is the number of kept snapshots, which are the only events that are often
- * large.
+ * The number of lines is limited, and so is the number of kept snapshots, because only snapshots are often large.
  */
 
 import { effect, signal } from "@preact/signals";

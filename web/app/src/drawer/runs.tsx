@@ -1,6 +1,6 @@
 /**
  * Shows the traces of this chat's runs: models, times, tokens, prompts and tools. The server sends traces only to
- * callers with the permission `diagnostics`; others see its refusal.
+ * callers with the permission `diagnostics`; other callers see the server's refusal.
  */
 
 import { useEffect, useState } from "preact/hooks";

@@ -16,11 +16,11 @@ type SnapshotAt = Snapshot & { position: number };
 
 /** The earliest position that the server can still show. */
 export const firstHeld = signal(0);
-/** The position of the slider. The chat that is shown may lag a moment behind. */
+/** The position of the slider. The shown chat may be a moment behind the slider. */
 export const wantedAt = signal(0);
 export const shownAt = computed(() => earlier.value?.position ?? 0);
 export const isPlaying = signal(false);
-/** The index of the chosen speed in `speedsFor`, whose steps depend on the length of the chat. */
+/** The index of the chosen speed in the list that `speedsFor` returns for the length of the chat. */
 export const speed = signal(0);
 
 let asking: AbortController | null = null;
@@ -46,7 +46,10 @@ export function goTo(position: number): void {
   if (!asking) void follow();
 }
 
-/** Plays from the shown position (from the beginning if that is the end) until the end, or until it is stopped. */
+/**
+ * Plays from the shown position, or from the beginning if the end is shown. Stops at the end, or when the person stops
+ * it.
+ */
 export async function play(): Promise<void> {
   if (isPlaying.peek()) return void (isPlaying.value = false);
   isPlaying.value = true;

@@ -1,6 +1,6 @@
 /**
  * Lists the parameters of a chat with the labels, explanations and limits that people see (PROTOCOL §16). Pure. The
- * server checks the limits; here they only help to type.
+ * server checks the limits; the page uses them only to help the person type.
  */
 
 import type { ParamValue } from "threadcast-client";
@@ -197,7 +197,7 @@ export function listText(value: unknown): string {
 }
 
 /**
- * Returns why a sampler has no effect, or "". `takes` lists the samplers of the chat's model, `any` those of all
+ * Returns why a sampler has no effect, or "". `takes` lists the samplers of the chat's model, `any` the samplers of all
  * models.
  */
 export function samplerNote(key: string, model: string, takes: readonly string[], any: readonly string[]): string {
@@ -210,7 +210,7 @@ export function choiceFrom(option: string): string | boolean | null {
   return option === "" ? null : option === "true" ? true : option === "false" ? false : option;
 }
 
-/** Returns the list with the entry at its end, or without it. */
+/** Returns the list with `entry` added at its end if `isIn` is true, and otherwise without `entry`. */
 export function toggled(list: readonly string[] | null | undefined, entry: string, isIn: boolean): string[] {
   const others = (list ?? []).filter((other) => other !== entry);
   return isIn ? [...others, entry] : others;

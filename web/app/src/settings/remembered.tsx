@@ -32,7 +32,7 @@ function wordsOf(name: string): string {
 export function Remembered() {
   useEffect(() => {
     void refresh();
-    // A decision can only be remembered in a pause, so the list is loaded again after each one.
+    // A decision can only be remembered in a pause, so the list is loaded again after each pause.
     return onEvent((event) => {
       if (event.type === "pause_cleared") void refresh();
     });

@@ -1,4 +1,7 @@
-/** The settings dialog, for the open chat and for this browser. It is loaded when it is first opened. */
+/**
+ * The settings dialog, for the open chat and for this browser. The dialog's code is loaded when the dialog is first
+ * opened.
+ */
 
 import { computed, signal } from "@preact/signals";
 import { useEffect, useId } from "preact/hooks";

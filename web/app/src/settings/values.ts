@@ -1,6 +1,7 @@
 /**
- * The present values of the open chat's parameters and the layers that they come from. They are fetched from the server
- * when the settings open, and again after each change. The reason why a value was refused is shown beside its control.
+ * The present values of the open chat's parameters and the layers that they come from. The values are fetched from the
+ * server when the settings open, and again after each change. The reason why a value was refused is shown beside its
+ * control.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -53,7 +54,7 @@ export function keepUp(): () => void {
 
 /**
  * Sets a parameter of this chat; null resets it to the mode's or the server's value. The browser also remembers the
- * parameters that new chats begin with; before a chat has begun only these change.
+ * parameters that new chats begin with; before a chat has begun, only the remembered parameters change.
  */
 export async function set(key: string, value: unknown): Promise<void> {
   if (isChoice(key)) {

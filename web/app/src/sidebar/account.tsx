@@ -1,4 +1,4 @@
-/** Shows who is signed in, and the sign-out button. It is shown only on a server with tokens. */
+/** Shows the name of the signed-in person and the sign-out button. Both are shown only on a server with tokens. */
 
 import { signal } from "@preact/signals";
 

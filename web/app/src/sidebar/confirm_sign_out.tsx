@@ -1,4 +1,6 @@
-/** Asks whether sign-out may delete unsent data. It must also work offline, so it is not loaded later. */
+/**
+ * Asks whether sign-out may delete unsent data. The dialog must also work offline, so its code is loaded at the start.
+ */
 
 import { useState } from "preact/hooks";
 

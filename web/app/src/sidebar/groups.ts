@@ -29,7 +29,7 @@ export function matching(chats: readonly ChatSummary[], words: string): readonly
   return wanted ? chats.filter((chat) => chat.title.toLowerCase().includes(wanted)) : chats;
 }
 
-/** Merges two lists, the newest chat first. A chat in both lists is taken from the first. */
+/** Merges two lists, the newest chat first. If a chat is in both lists, the entry of the first list is used. */
 export function merged(live: readonly ChatSummary[], older: readonly ChatSummary[]): ChatSummary[] {
   const known = new Set(live.map((chat) => chat.id));
   return [...live, ...older.filter((chat) => !known.has(chat.id))].sort(

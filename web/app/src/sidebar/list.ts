@@ -1,6 +1,6 @@
 /**
- * The chats that the list shows: the newest chats, which the feed keeps up to date, and older ones that were fetched by
- * paging or searching. Nothing is polled.
+ * The chats that the list shows: the newest chats, which the feed keeps up to date, and older chats that were fetched
+ * by paging or searching. Nothing is polled.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -10,7 +10,7 @@ import { ask } from "../state/actions.ts";
 import { chat, chats, client, onEvent, state } from "../state/session.ts";
 import { matching, merged } from "./groups.ts";
 
-/** Older chats that were fetched for one search ("" for none). `cursor` is null if there are no more. */
+/** Older chats that were fetched for one search ("" for none). `cursor` is null if there are no further chats. */
 interface Pages {
   readonly words: string;
   readonly items: readonly ChatSummary[];
@@ -64,7 +64,7 @@ export async function loadMore(): Promise<void> {
     pages.value = { words: asked, items, cursor };
   } finally {
     isLoading.value = false;
-    // If the person has typed on, this answer is for an old search.
+    // If the person has changed the search meanwhile, this answer is for an old search.
     if (trimmed.peek() && trimmed.peek() !== asked) {
       clearTimeout(timer);
       void loadMore();

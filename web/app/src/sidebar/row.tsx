@@ -37,7 +37,7 @@ function Inner({ chat, mark, isCurrent, isChild, onOpen, onDelete }: Props) {
   if (isRenaming) {
     const end = (name: string | null) => {
       setRenaming(false);
-      // The link exists again only after this is drawn.
+      // The link exists again only after this component is drawn.
       queueMicrotask(() => link.current?.focus());
       if (name && name !== chat.title) void rename(chat.id, name);
     };

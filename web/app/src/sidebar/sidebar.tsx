@@ -1,4 +1,7 @@
-/** The caller's chats with their live states, newest first. On a narrow screen it is a drawer above the open chat. */
+/**
+ * The caller's chats with their live states, newest first. On a narrow screen the sidebar is a drawer above the open
+ * chat.
+ */
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -20,7 +23,7 @@ import css from "./sidebar.module.css";
 const Settings = lazyOf(() => import("../settings/settings.tsx").then((room) => room.Settings));
 const ConfirmDelete = lazyOf(() => import("./confirm_delete.tsx").then((room) => room.ConfirmDelete));
 
-/** The chat to delete, while the person is asked to confirm. */
+/** The chat to delete, while the dialog asks the person to confirm. */
 const doomed = signal<ChatSummary | null>(null);
 const today = signal(new Date());
 

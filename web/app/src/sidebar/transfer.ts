@@ -9,7 +9,7 @@ import { fileName, markdownOf } from "./markdown.ts";
 
 /**
  * The time limit of a transfer, enough for an import of 64 MiB over a slow connection; the server answers 10 s after it
- * has received all of it.
+ * has received the whole import.
  */
 const TRANSFER_MS = 120_000;
 

@@ -7,7 +7,7 @@ import { chat, client, notify, notifyOf, earlier, saidElsewhere } from "./sessio
 /** When to send while a run is open: in the queue, after the current step, or in place of the run. */
 export type When = "queue" | "next" | "stop";
 
-/** Sends a command to the open chat. Returns false if it was refused; `session.ts` shows the reason. */
+/** Sends a command to the open chat. Returns false if the command was refused; `session.ts` shows the reason. */
 export async function command(sent: Sendable): Promise<boolean> {
   if (earlier.peek()) {
     notify("This is an earlier state of the chat. Return to the present to change it.");
@@ -23,7 +23,7 @@ export async function command(sent: Sendable): Promise<boolean> {
 
 /**
  * Sends a changed version of an earlier message, as a new branch with a new answer. This command cannot end a run
- * (PROTOCOL §9), so with "stop" a second command does that while the first one waits. Throws the same errors as
+ * (PROTOCOL §9), so with "stop" a second command ends the run while the first command waits. Throws the same errors as
  * `Chat.send`.
  */
 export function rewrite(opened: Chat, messageId: string, words: Pick<UpdateMessage, "content" | "attachments">, when: When): Sent {
@@ -44,7 +44,7 @@ export function rewrite(opened: Chat, messageId: string, words: Pick<UpdateMessa
   return sent;
 }
 
-/** Sends a request to an endpoint. Returns null if it was refused, and shows the reason. */
+/** Sends a request to an endpoint. Returns null if the request was refused, and shows the reason. */
 export async function ask<T>(method: string, path: string, body?: unknown): Promise<T | null> {
   try {
     const answer = await client.request(method, path, {

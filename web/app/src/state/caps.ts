@@ -1,6 +1,6 @@
 /**
- * The server's capabilities: its models, its profiles ("modes") and its limits. They are fetched when the page starts,
- * and again after a reconnect if the first request failed.
+ * The server's capabilities: its models, its profiles ("modes") and its limits. The capabilities are fetched when the
+ * page starts, and again after a reconnect if the first request failed.
  */
 
 import { batch, computed, effect, signal } from "@preact/signals";

@@ -32,7 +32,7 @@ export function patchOf(choices: Choices): Partial<Choices> | null {
 
 /**
  * Returns the remembered model if it is no longer served; null if it may still be served. A provider's list may not
- * have arrived yet, so the models of a provider that lists none count as served.
+ * have arrived yet, so all models of a provider that lists no models count as served.
  */
 export function goneModel(model: string, known: readonly string[], providers: readonly string[]): string | null {
   const name = model.split("?")[0] as string;

@@ -29,7 +29,7 @@ export function backToDefaults(): void {
   remember(DEFAULTS);
 }
 
-/** This runs within an effect, which must not depend on the notices. */
+/** This code runs within an effect, and the effect must not depend on the notices. */
 const say = (text: string) => untracked(() => notify(text));
 
 effect(() => {
@@ -55,7 +55,7 @@ export const assistant = computed(() => {
   return modes.value.find((mode) => mode.id === id);
 });
 
-/** The assistant's name; "Assistant" if the operator has configured none. */
+/** The assistant's name; "Assistant" if the operator has configured no name. */
 export const assistantName = computed(() => {
   const { id = "agent", title = "" } = assistant.value ?? {};
   return !title || (id === "agent" && ["agent", "Agent"].includes(title)) ? "Assistant" : title;

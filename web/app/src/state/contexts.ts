@@ -1,6 +1,6 @@
 /**
  * Parses and checks the context that an embedding page sends and the scope in the address, and combines them. Pure.
- * All input is untrusted, since any page may message this one or link to it.
+ * All input is untrusted, since any page may send messages to this page or link to it.
  */
 
 import type { JsonObject } from "threadcast-client";
@@ -12,8 +12,8 @@ const CONTEXT_MAX_BYTES = 65_536;
 const LABEL_MAX_CHARACTERS = 80;
 
 /**
- * Parses the scope in an address: one to three names with `/` between them (PROTOCOL §13). Returns "" if there is none,
- * and null if it is malformed.
+ * Parses the scope in an address: one to three names with `/` between them (PROTOCOL §13). Returns "" if the address
+ * has no scope, and null if the scope is malformed.
  */
 export function scopeFrom(search: string): string | null {
   const said = new URLSearchParams(search).get("scope") ?? "";
@@ -40,7 +40,10 @@ export function isAllowed(origin: string, allowed: readonly string[], own: strin
   return origin !== "null" && allowed.some((each) => (each === "self" ? origin === own : origin === each));
 }
 
-/** The content of a message: a new context, or null, which withdraws the last one; or why the message is refused. */
+/**
+ * The content of a message: a new context, or null to withdraw the last context; or the reason why the message is
+ * refused.
+ */
 export type Handed = { readonly context: JsonObject | null } | { readonly wrong: string };
 
 /** Reads the `data` of a message of the type `threadcast.context`, which may be anything that a browser can copy. */
@@ -77,8 +80,8 @@ export function labelOf(context: JsonObject): string {
 
 /**
  * Returns the `context` to send with a message; undefined for none. `page`: the context from the embedding page;
- * `scope`: the scope in the address; `own`: the chat's parameter `context`, which applies to messages without a context
- * of their own (PROTOCOL §13).
+ * `scope`: the scope in the address; `own`: the chat's parameter `context`, which applies to messages that have no own
+ * context (PROTOCOL §13).
  */
 export function contextOf(page: JsonObject | null, scope: string, own: JsonObject | null | undefined): JsonObject | undefined {
   if (!page && !scope) return undefined;

@@ -1,9 +1,9 @@
 /**
  * Keeps the unsent message of each chat in this browser, so that a reload or a visit to another chat loses nothing.
  * Files are uploaded before the message is sent (PROTOCOL §10), so a draft holds only references to them. A draft is
- * deleted only when the outbox has the message, or when a person empties it. A tab that shows another tab's draft
- * follows its changes; a tab with a different draft keeps its own (`heard`). If the browser cannot store drafts (its
- * storage is full, or the window is private), they are kept until the page is closed.
+ * deleted only when the outbox has the message, or when a person empties it. If a tab shows the same draft as another
+ * tab, it follows changes of that draft; a tab with a different draft keeps its own draft (`heard`). If the browser
+ * cannot store drafts (its storage is full, or the window is private), they are kept until the page is closed.
  */
 
 import type { Store } from "./safe_store.ts";
@@ -23,7 +23,9 @@ export interface Draft {
 
 export const EMPTY: Draft = { text: "", files: [] };
 
-/** The limit exceeds that of a message (256 kB), so that a long text is refused by the server and not cut here. */
+/**
+ * This limit exceeds the limit of a message (256 kB), so that a long text is refused by the server and not cut here.
+ */
 const DRAFT_MAX_CHARACTERS = 300_000;
 /** The number of stored drafts; the oldest are deleted. */
 export const DRAFTS_MAX_COUNT = 50;
@@ -59,8 +61,8 @@ export class Drafts {
   }
 
   /**
-   * Handles a draft that another tab wrote under `key`. Returns its chat (null: the new chat) and the draft, if this tab
-   * showed the same draft before; else undefined.
+   * Handles a draft that another tab wrote under `key`. If this tab showed the same draft before, returns the draft's
+   * chat (null: the new chat) and the draft; else undefined.
    */
   heard({ key, oldValue, newValue }: Pick<StorageEvent, "key" | "oldValue" | "newValue">): [string | null, Draft] | undefined {
     if (!key?.startsWith(PREFIX)) return undefined;

@@ -12,5 +12,5 @@ export const handed = signal<JsonObject | null>(null);
 /** False once the person has removed that context. */
 export const isShared = signal(true);
 
-/** The scope that the next message is written in, "reports/articles"; "" for none. */
+/** The scope of the next message, such as "reports/articles"; "" for no scope. */
 export const scope = computed(() => (isShared.value && handed.value ? scopeOf(handed.value.scope) : "") || route.value.scope);

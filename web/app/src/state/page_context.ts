@@ -1,7 +1,7 @@
 /**
- * Sends with each message where the person is: the scope in the address (`?scope=`), and the context that the page
- * around this one, or the page that opened it, sends by `postMessage`. The person sees both and can remove them; then
- * they are not sent until the person allows it again. The operator lists the origins that may send context
+ * Sends the person's place with each message: the scope in the address (`?scope=`), and the context that the embedding
+ * page, or the page that opened this page, sends by `postMessage`. The person sees both and can remove them; removed
+ * values are not sent until the person allows it again. The operator lists the origins that may send context
  * (`server.frame_origins`, in `GET /v1/caps`). A message from any other origin changes nothing and is counted; the
  * browser's console names the origin once. Many messages cost little: messages of a refused origin are not read, and of
  * the messages of an allowed origin only the newest is used, TAKEN_PER_SECOND times a second.
@@ -25,8 +25,8 @@ export const ignoredCount = signal(0);
 export const ownContext = computed(() => (state.value.thread.context ?? null) as JsonObject | null);
 
 /**
- * Returns the field `context` for the next `user_message`, or no field. `own` is the chat's own context, or the one
- * that is about to be set.
+ * Returns the field `context` for the next `user_message`, or no field. `own` is the chat's own context, or the context
+ * that is about to be set for the chat.
  */
 export function withContext(own = ownContext.peek()): { context?: JsonObject } {
   takeNewest(); // a message is sent with the newest context, even before its turn
@@ -45,16 +45,20 @@ const TYPE = "threadcast.context";
 const SENDABLE = /^[!-~]([ -~]{0,8190}[!-~])?$/;
 
 /**
- * The number of new contexts that are used each second; of messages that arrive in between, only the last one of each
- * window counts.
+ * The number of new contexts that are used each second; of messages that arrive in between, only the last message of
+ * each window is used.
  */
 const TAKEN_PER_SECOND = 10;
 
-/** The most origins that the console names, since a page can have any number of frames with different origins. */
+/**
+ * The maximum number of origins that the console names, since a page can have any number of frames with different
+ * origins.
+ */
 const NAMED_ORIGINS = 20;
 
 /**
- * The newest unused message of each window (there are at most two). It waits for its turn, or for the list of origins.
+ * The newest unused message of each window (there are at most two). The message waits for its turn, or for the list of
+ * origins.
  */
 const newest = new Map<MessageEventSource, MessageEvent>();
 let takenAt = -Infinity;
@@ -129,7 +133,7 @@ if (window.parent !== window || window.opener) {
   effect(() => {
     if (caps.value) untracked(takeNewest);
   });
-  // This message reveals only that the page listens now, so it may go to any origin.
+  // This message reveals only that the page listens now, so any origin may receive it.
   (window.parent !== window ? window.parent : (window.opener as WindowProxy)).postMessage({ type: "threadcast.ready" }, "*");
 }
 

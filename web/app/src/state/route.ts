@@ -39,7 +39,7 @@ export function addressOf(chatId: string | null, scope = route.peek().scope): st
   return (chatId === null ? "/" : `/c/${chatId}`) + query;
 }
 
-/** Opens a chat, or with null a new one. With `replace` the browser's Back button skips the present address. */
+/** Opens a chat; null opens a new chat. With `replace` the browser's Back button skips the present address. */
 export function go(chatId: string | null, { replace = false, scope = route.peek().scope } = {}): void {
   const address = addressOf(chatId, scope);
   if (address === location.pathname + location.search) return;

@@ -1,6 +1,6 @@
 /**
- * A `Storage` that never throws. Where the browser refuses (storage is blocked, full or missing) values are held in
- * memory until the page is closed. Pure: the function that opens the storage is an argument.
+ * A `Storage` that never throws. If the browser refuses to store values (storage is blocked, full or missing), they are
+ * held in memory until the page is closed. The module is pure: the function that opens the storage is an argument.
  */
 
 /** The methods of `Storage` that this file uses. */
@@ -55,7 +55,7 @@ export class SafeStore implements Store {
     attempt(() => this.store?.removeItem(this.prefix + key));
   }
 
-  /** Removes every key with the prefix, and stores nothing from then on. */
+  /** Removes every key with the prefix, and ignores all later values. */
   end(): void {
     this.isEnded = true;
     for (const key of this.keys()) this.removeItem(key);

@@ -2,8 +2,7 @@
  * Holds the page's client and the open chat as signals, which every part of the page reads.
  *
  * The signals hold the client's own values. A chat's state is passed on once a frame, so that two hundred tokens a
- * second are drawn at most sixty times. Nothing is kept here that the server does not know, so a reload shows the same
- * page.
+ * second are drawn at most sixty times. The server knows all of this state, so a reload shows the same page.
  */
 
 import { batch, computed, effect, signal, untracked } from "@preact/signals";
@@ -28,7 +27,7 @@ import { caller, isForgetful, person } from "./storage.ts";
 import { carriesToken, token } from "./token.ts";
 import { titleOf } from "../ui/title.ts";
 
-/** The credential for tools that the page around this one has sent (`page_context.ts`); only in this tab's memory. */
+/** The credential for tools that the embedding page has sent (`page_context.ts`), kept only in this tab's memory. */
 export const lent = signal<string | undefined>(undefined);
 
 export const client = connect({
@@ -81,7 +80,7 @@ effect(() => {
   untracked(() => notify("This browser does not store data for this page. Unsent text is lost when you close the tab."));
 });
 
-/** A request was refused because the server does not know the caller. Only the sign-in screen reports this. */
+/** A request was refused because the server does not know the caller. Only the sign-in screen reports this refusal. */
 export const isRefused = signal(false);
 
 /** Shows a caught error as a notice. */
@@ -99,7 +98,7 @@ export function reasonOf(wrong: unknown): string {
   return wrong instanceof Error ? wrong.message : String(wrong);
 }
 
-/** Request ids of commands whose refusals are shown where they were sent from, and not as notices. */
+/** Request ids of commands whose refusals are shown beside the control that sent them, and not as notices. */
 export const saidElsewhere = new Set<string>();
 
 export function dismiss(id: string): void {
@@ -109,7 +108,7 @@ export function dismiss(id: string): void {
 type Listener = (event: ChatEvent, position: number, id: string) => void;
 const listeners = new Set<Listener>();
 
-/** Calls `listener` with every event of the open chat, whichever chat that is. */
+/** Calls `listener` with every event of the open chat, also after another chat is opened. */
 export function onEvent(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -118,7 +117,7 @@ export function onEvent(listener: Listener): () => void {
 type Watcher = (happening: Happening) => void;
 const watchers = new Set<Watcher>();
 
-/** Calls `watcher` with the connection's events of the open chat, whichever chat that is. */
+/** Calls `watcher` with the connection's events of the open chat, also after another chat is opened. */
 export function onConnection(watcher: Watcher): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);

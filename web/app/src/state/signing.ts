@@ -50,8 +50,8 @@ export async function attemptSignIn(pasted: string, isBusy = true): Promise<void
 
 /**
  * Signs in by the link that opened this page. Any page can open such a link, so if another person is already signed in,
- * nothing changes before the person confirms it. Otherwise the person might write under another name without noticing. If the
- * link is that of the present person, the session is renewed while the page can be used.
+ * nothing changes before the person confirms it. Otherwise the person might write under another name without noticing.
+ * If the link belongs to the person who is signed in, the session is renewed while the page stays usable.
  */
 async function attemptByLink(given: string): Promise<void> {
   attempted.value = { given, isBusy: carriesToken, error: "" };
@@ -106,8 +106,9 @@ if (signInChannel) {
 }
 
 /**
- * Sends the token to the server and continues as its person. Returns true if the page is loaded again because it
- * belonged to another person. Throws Refused if the server does not know the token, and Unreachable.
+ * Sends the token to the server and continues as the person whom the token identifies. Returns true if the page is
+ * loaded again because it belonged to another person. Throws Refused if the server does not know the token, and
+ * Unreachable.
  */
 async function signIn(given: string): Promise<boolean> {
   const found = await ask("POST", given);
@@ -140,8 +141,9 @@ const RETRY_MAX_MS = 15_000;
 let endWait = () => {};
 
 /**
- * Signs out, in all tabs. No script can remove the cookie, so the server is asked to. Without an answer the page removes
- * what this browser keeps of the person, closes its connection, and asks again until the server answers, also after a reload.
+ * Signs out, in all tabs. No script can remove the cookie, so the page asks the server to remove it. Without an answer
+ * the page deletes the person's data in this browser, closes its connection, and repeats the request until the server
+ * answers, also after a reload.
  */
 export async function signOut(): Promise<void> {
   try {
@@ -206,7 +208,7 @@ function reasonOf(wrong: unknown): string {
   return wrong instanceof Error ? wrong.message : String(wrong);
 }
 
-/** Deletes the person's stored data, and stores nothing more. */
+/** Deletes the person's stored data, and prevents further storage. */
 function leave(): void {
   person.end();
   location.replace("/");

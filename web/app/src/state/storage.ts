@@ -1,9 +1,9 @@
 /**
- * Stores the page's data in this browser, over reloads. If the browser refuses, nothing throws and `isForgetful` is
- * true.
+ * Stores the page's data in this browser, over reloads. If the browser refuses to store a value, no function throws,
+ * and `isForgetful` becomes true.
  *
  * `device` holds settings of the browser, such as its colours. `person` holds the data of the person who is signed in.
- * Each person has separate keys, so that the next person to sign in here sees neither drafts nor unsent messages of
+ * Each person has separate keys, so that the next person who signs in here cannot see the drafts and unsent messages of
  * the previous person.
  */
 
@@ -26,7 +26,8 @@ const CALLER = "threadcast.caller";
 export const caller = device.getItem(CALLER) ?? "";
 
 /**
- * Stores the person to whom pages opened from now on belong. Returns false if the browser did not store it.
+ * Stores the id of the person to whom pages that are opened later belong. Returns false if the browser did not store
+ * it.
  */
 export function rememberCaller(name: string): boolean {
   if (!name) device.removeItem(CALLER);

@@ -1,5 +1,5 @@
 /**
- * Takes the token of a link (`#token=…`, which browsers do not send) out of the address and keeps it in memory.
+ * Removes the token of a link (`#token=…`, which browsers do not send) from the address and keeps it in memory.
  * `signing.ts` exchanges it for a cookie. If the browser accepts no cookies, the token stays here, and requests carry
  * it while this tab is open.
  */

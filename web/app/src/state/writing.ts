@@ -68,7 +68,7 @@ export function targetId(): string {
 }
 
 /**
- * Returns the open chat. If there is none, creates a chat, which takes over the draft. The new chat begins with the
+ * Returns the open chat. If no chat is open, creates a chat, which takes over the draft. The new chat begins with the
  * remembered choices, and with `own` parameters.
  */
 export function begin(own: JsonObject = {}): Chat | null {
@@ -155,7 +155,9 @@ function giveBack(opened: Chat, { accepted, acked, requestId }: Sent, draft: Dra
   });
 }
 
-/** Puts a draft back into the composer if that is empty; else beside the waiting messages, with the reason. */
+/**
+ * Puts a draft back into the composer if the composer is empty, or else beside the waiting messages, with the reason.
+ */
 export function putBack(chatId: string, draft: Draft, reason: string): void {
   const isOpen = route.peek().chatId === chatId && !editing.peek();
   const now = isOpen ? written.peek() : drafts.read(chatId);

@@ -12,7 +12,7 @@ import { chat, notifyOf } from "../state/session.ts";
 import { copied } from "../ui/clipboard.ts";
 import type { Part } from "./parts.tsx";
 
-/** Requests another answer beside the present one. `messageId` may be that of an answer or of a person's message. */
+/** Requests another answer beside the present one. `messageId` is the id of an answer or of a person's message. */
 export function regenerate(messageId?: string, model?: string): Promise<boolean> {
   return command({ type: "regenerate", ...(messageId && { message_id: messageId }), ...(model && { model }) });
 }

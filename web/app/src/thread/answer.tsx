@@ -20,7 +20,7 @@ import css from "./thread.module.css";
 
 export function Answer({ turn, isLast, openId }: TurnProps) {
   const last = turn.messages.at(-1) as Message;
-  // Only the last answer can be unfinished, so only it reads the run's state.
+  // Only the last answer can be unfinished, so only the last answer reads the run's state.
   const isBusy = isLast && isRunning.value;
   const failure = isBusy ? null : failureIn(turn, isLast);
   return (
@@ -39,7 +39,10 @@ export function Answer({ turn, isLast, openId }: TurnProps) {
   );
 }
 
-/** Returns the name of the agent that speaks in the message, if it is neither the assistant's nor that of the message before. */
+/**
+ * Returns the name of the agent that speaks in the message; "" if the speaker is that of the previous message or, in
+ * the first message, the assistant.
+ */
 function newSpeaker(messages: readonly Message[], at: number): string {
   const speakerOf = (message: Message | undefined) => (typeof message?.extra?.speaker === "string" ? message.extra.speaker : assistantName.value);
   const speaker = speakerOf(messages[at]);

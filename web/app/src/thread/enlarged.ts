@@ -1,4 +1,4 @@
-/** The picture that is shown enlarged above the page; one at a time. */
+/** The picture that is shown enlarged above the page; only one picture is shown at a time. */
 
 import { signal } from "@preact/signals";
 

@@ -51,7 +51,8 @@ function Ways({ turn, isLast, failure }: { turn: Turn; isLast: boolean; failure:
   const at = turn.failed ?? (turn.messages.at(-1) as Message);
   const first = turn.messages[0] as Message;
   const isAnswer = at.role === "assistant";
-  // Repeats what failed: continues an answer that could not be continued, or else requests a new answer beside it.
+  // Repeats the failed step: continues an answer that could not be continued, or else requests a new answer beside the
+  // failed answer.
   const isWhole = isAnswer && isLast && ["stop", "tool_calls", "length"].includes(at.finish_reason ?? "");
   const canContinue = isLast && isAnswer && !isWhole && textOf(at) !== "" && failure.code !== "content_filter";
   const retry = () => {

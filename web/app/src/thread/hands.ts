@@ -1,12 +1,12 @@
 /**
  * Detects input that can move a scroll box: wheel, keys, touch, the scroll bar, and a selection that is dragged past the
- * box's edge. A box also moves when the layout changes; `scroll.ts` asks here whether the person has moved it.
+ * box's edge. A box also moves when the layout changes; `scroll.ts` asks here whether the person has moved the box.
  */
 
 /**
- * After input by wheel, key or finger the box may still glide. Each movement within this time starts the time again,
- * so a long fling counts to its end. Chromium scrolls smoothly for about 200 ms after a key; the rest allows for a
- * busy machine.
+ * After input by wheel, key or finger the box may still glide. Each movement within this time restarts the time, so a
+ * long fling counts as input until its end. Chromium scrolls smoothly for about 200 ms after a key; the rest allows for
+ * a busy machine.
  */
 const GLIDE_MS = 600;
 
@@ -50,7 +50,7 @@ export class Hands {
     return !!selection && !selection.isCollapsed && this.box.contains(selection.anchorNode);
   }
 
-  /** Records that the person has moved the box, so that it may glide on. */
+  /** Records that the person has moved the box, because the box may glide on. */
   glide(...ways: Way[]): void {
     for (const way of ways) this.until[way] = performance.now() + GLIDE_MS;
   }

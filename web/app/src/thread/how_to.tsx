@@ -1,4 +1,7 @@
-/** Explains how to configure a model, in the words of docs/models.md. Loaded when the explanation is opened. */
+/**
+ * Explains how to configure a model, in the words of docs/models.md. This file is loaded when the explanation is
+ * opened.
+ */
 
 import { caps } from "../state/caps.ts";
 import { Dialog } from "../ui/dialog.tsx";

@@ -1,4 +1,4 @@
-/** Loads the parts of a message that are rare, when the first such part is shown. */
+/** Loads the code of rare parts of messages when the first such part is shown. */
 
 import { lazyOf } from "../ui/lazy.tsx";
 import type { OtherPart, Part } from "./parts.tsx";

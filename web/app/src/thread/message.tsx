@@ -30,8 +30,8 @@ export const TurnView = memo(function TurnView(props: TurnProps) {
 });
 
 /**
- * Shows a message of a person or a program, and why it got no answer. A server's report of a failed command shows the
- * failure alone.
+ * Shows a message of a person or a program, and why it got no answer. For a server's report of a failed command, only
+ * the failure is shown.
  */
 function Unanswered({ turn, isLast }: TurnProps) {
   const failure = isLast && isRunning.value ? null : failureIn(turn, isLast);

@@ -1,4 +1,4 @@
-/** Labels an answer, or the whole server, as a demonstration without a model, and explains how to configure one. */
+/** Labels an answer, or the whole server, as a demonstration without a model, and explains how to configure a model. */
 
 import { useState } from "preact/hooks";
 
@@ -9,8 +9,8 @@ import css from "./scripted.module.css";
 const HowTo = lazyOf(() => import("./how_to.tsx").then((room) => room.HowTo));
 
 /**
- * Shows nothing if a model wrote the answer. With `isOfServer` the text is about all answers of the server, not about
- * one.
+ * Shows nothing if a model wrote the answer. With `isOfServer` the text is about all answers of the server, and
+ * otherwise about one answer.
  */
 export function ScriptNote({ model, isOfServer = false }: { model: string; isOfServer?: boolean }) {
   const [isOpen, setOpen] = useState(false);

@@ -1,9 +1,9 @@
 /**
  * Keeps the reader's place: a reader at the end stays at the end while the content grows, and a reader elsewhere sees
- * the same place whatever changes above or below. Only the person stops this following of the end, by moving the box up
- * (`hands.ts`), by selecting text or by unfolding an element. Layout changes, such as a panel that opens, a picture
- * that loads or a keyboard that appears, never end it: a scroll event says that the box has moved, but not why, and the
- * sizes may have changed in the same frame.
+ * the same place whatever changes above or below. The box stops following the end only when the person moves it up
+ * (`hands.ts`), selects text or unfolds an element. Layout changes, such as a panel that opens, a picture that loads or
+ * a keyboard that appears, never cause this: a scroll event says that the box has moved, but not why, and the sizes may
+ * have changed in the same frame.
  *
  * The browser's own anchoring is switched off (it is not in every browser, and does nothing at the top of a page).
  * Sizes are observed, so the position is corrected before a loaded picture or a message added above is painted.
@@ -13,10 +13,15 @@ import { signal } from "@preact/signals";
 
 import { Hands } from "./hands.ts";
 
-/** Scrolling to within a line or two of the end counts as going to the end: people do not scroll by pixels. */
+/**
+ * Scrolling to within a line or two of the end counts as scrolling to the end, because people do not scroll by pixels.
+ */
 const END_PX = 40;
 
-/** Content that grows so soon after a click was unfolded by it, so the reader looks at it and not at the end. */
+/**
+ * Content that grows within this time after a click was unfolded by the click, so the reader looks at this content and
+ * not at the end.
+ */
 const PRESS_MS = 400;
 
 /** Elements that unfold when they are clicked. */
@@ -54,15 +59,15 @@ interface Sight {
 export class ScrollKeeper {
   /** Whether the end is followed or in sight, so that no button to the end is needed. */
   readonly isAtEnd = signal(true);
-  /** Whether the last drawn message is not the last of the conversation. */
+  /** Whether messages at the end of the conversation are not drawn. */
   isPartial = false;
   private isFollowing = true;
   private anchor: Anchor | null = null;
   private pressedAt = -Infinity;
   private isUnfolding = false;
   /**
-   * The scroll position of the end when the person last scrolled down; Infinity if the person has not scrolled down
-   * since leaving the end.
+   * The scroll position of the end when the person last scrolled down. Infinity if the person left the end and has not
+   * scrolled down since.
    */
   private endAsked = Infinity;
   private seen: Sight;
@@ -124,7 +129,7 @@ export class ScrollKeeper {
     return article ? { id: article.id.slice(2), top: this.below(article) } : null;
   }
 
-  /** Moves the box so that the end or the anchor stays in place. Called after every change of sizes. */
+  /** Moves the box so that the end or the anchor stays in place. Call this method after every change of sizes. */
   keep(): void {
     this.look(); // the scroll event for a movement in the same frame may come later
     const isPressed = performance.now() - this.pressedAt < PRESS_MS;
@@ -140,7 +145,7 @@ export class ScrollKeeper {
 
   /**
    * Handles a movement of the box since the last look. Movements that this class has caused were recorded by `remark`,
-   * and `keep` handles movements that the layout has caused. When the person moves the box, this starts or stops
+   * and `keep` handles movements that the layout has caused. When the person moves the box, the method starts or stops
    * following the end, or chooses another anchor.
    */
   private readonly look = () => {
@@ -148,7 +153,8 @@ export class ScrollKeeper {
     const moved = sight.top - seen.top;
     if (Math.abs(moved) < 1) return;
     const isSameLayout = sight.height === seen.height && sight.contentHeight === seen.contentHeight;
-    // Without a layout change only a person moves the box, or a tool for the person: search in the page, a screen reader.
+    // Without a layout change only a person moves the box, or a tool for the person: search in the page, or a screen
+    // reader.
     const way = moved > 0 ? "down" : "up";
     if (!this.hands.areMoving(way) && !isSameLayout) return;
     this.hands.glide(way);
@@ -167,15 +173,18 @@ export class ScrollKeeper {
   };
 
   /**
-   * Whether a movement down has reached the end: the present one, or the nearest end that the person could see while
-   * moving there, since the present end moves away while an answer grows.
+   * Whether a movement down has reached the present end, or the nearest end that the person saw during the movement.
+   * The present end moves away while an answer grows.
    */
   private get hasReachedEnd(): boolean {
     if (this.fromEnd <= END_PX) return true;
     return this.hands.areMoving("down") && this.box.scrollTop >= this.endInView - END_PX;
   }
 
-  /** The scroll position of the end as last drawn; with wheel, keys and touch at most that of the end when they were used. */
+  /**
+   * The scroll position of the end as last drawn; for wheel, keys and touch at most the position of the end at the time
+   * of that input.
+   */
   private get endInView(): number {
     const drawn = this.seen.contentHeight - this.seen.height;
     return this.hands.isOnScrollBar ? drawn : Math.min(drawn, this.endAsked);
@@ -232,7 +241,10 @@ export class ScrollKeeper {
     this.isAtEnd.value = this.isFollowing || (!this.isPartial && this.fromEnd <= END_PX);
   }
 
-  /** Takes as anchor the first block in sight of the first message in sight, or that message if it has no such block. */
+  /**
+   * Makes the first visible block of the first visible message the anchor, or this message if no block of it is
+   * visible.
+   */
   private remember(): void {
     const article = this.firstInSight([...this.content.querySelectorAll(":scope article")]);
     const block = article && this.firstInSight([...article.querySelectorAll("[data-block]")]);

@@ -1,6 +1,6 @@
 /**
- * The start screen before the first message: the assistant, its greeting and starters. It is also shown for an address
- * without a chat.
+ * The start screen before the first message: the assistant, its greeting and starters. The start screen is also shown
+ * for an address without a chat.
  */
 
 import type { ChatStarter } from "threadcast-client";
@@ -31,7 +31,7 @@ const DEMO_TRIES: readonly Try[] = [
   { title: "Let it use a tool", text: "What time is it? Use the clock tool.", chatModel: "demo/tools" },
 ];
 
-/** Returns the assistant's starters; if none are configured, starters for any assistant. */
+/** Returns the assistant's starters, or starters for any assistant if the operator has configured no starters. */
 function triesOf(starters: readonly Try[] | null, standard: string): readonly Try[] {
   if (starters) return starters;
   if (standard.startsWith("demo/")) return DEMO_TRIES;

@@ -1,9 +1,9 @@
 /**
  * Shows the conversation: the turns near the window and the growing answer, and keeps the reader's place.
  *
- * Only the newest turns are drawn at first, or those around the linked message. Other turns are added when the reader
- * comes near them, so that a chat of thousands of messages opens as fast as a chat of twenty. A screen reader does not
- * announce every token: the list is silent, and one status line says when an answer is complete.
+ * Only the newest turns, or the turns around the linked message, are drawn at first. Other turns are added when the
+ * reader comes near them, so that a chat of thousands of messages opens as fast as a chat of twenty messages. A screen
+ * reader does not announce every token: the list is silent, and one status line says when an answer is complete.
  */
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
@@ -29,12 +29,12 @@ const FIRST_TURNS = 16;
 /** The number of turns that are added at once: about ten milliseconds of Markdown. */
 const MORE_TURNS = 24;
 
-/** More turns are added when the reader is this near to the first or last drawn turn: about two windows. */
+/** The distance to the first or last drawn turn at which more turns are added: about two windows. */
 const NEAR_PX = 1_600;
 
 const NO_TURNS: readonly Turn[] = [];
 
-/** The reader's last place in each chat that was opened in this page. */
+/** The reader's last scroll position in each chat that was opened in this page. */
 const scrollPositions = new Map<string, ScrollPosition>();
 
 // Marks for `bench`, which measures the time from a snapshot until it is shown.

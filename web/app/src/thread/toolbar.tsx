@@ -27,7 +27,9 @@ export function Copy({ messages }: { messages: readonly Message[] }) {
   return <IconButton name={isDone ? "check" : "copy"} label={isDone ? "Copied" : "Copy"} onClick={() => void press()} />;
 }
 
-/** Shows `‹ 2/3 ›` with links to the other versions of this message; nothing if it has only one version. */
+/**
+ * Shows `‹ 2/3 ›` with links to the other versions of this message; shows nothing if the message has only one version.
+ */
 export function Branches({ message }: { message: Message }) {
   const ids = message.sibling_ids ?? [];
   if (ids.length < 2) return null;
@@ -59,8 +61,8 @@ export function UserTools({ message, hasFailed, onEdit }: { message: Message; ha
 }
 
 /**
- * `canContinue` says that this is the last answer of the chat and no run is open. With `hasFailed` the failure has its
- * own buttons.
+ * `canContinue` says that this is the last answer of the chat and no run is open. With `hasFailed` the failure below
+ * the answer has its own buttons.
  */
 export function AnswerTools({ messages, canContinue, hasFailed }: { messages: readonly Message[]; canContinue: boolean; hasFailed: boolean }) {
   const first = messages[0] as Message;

@@ -2,8 +2,8 @@
  * Groups messages into turns: a person's message, the whole answer to it, or a message of another role.
  *
  * An answer may have several rounds with tool calls between them; people see it as one answer. Results of tools are
- * shown with their calls. Pure. A turn with unchanged messages is the same object as before, so that while one answer
- * grows only that answer is drawn.
+ * shown with their calls. Pure. A turn with unchanged messages is the same object as before, so that only the growing
+ * answer is drawn again.
  */
 
 import { failureOf, type Message } from "threadcast-client";

@@ -1,9 +1,9 @@
 /**
  * Shows a link from the end of the chat to later messages of the tree.
  *
- * An attempt that failed before its first word leaves no message, so there is no other version whose `‹ 1/2 ›` could
- * lead away from it. A snapshot contains only the active path. The tree is fetched once, and again after the page was
- * offline or the link was refused.
+ * An attempt that failed before its first word stores no message, so there is no other version and no `‹ 1/2 ›` that
+ * could lead to the later messages. A snapshot contains only the active path. The tree is fetched once, and again after
+ * the page was offline or the link was refused.
  */
 
 import { useEffect, useState } from "preact/hooks";

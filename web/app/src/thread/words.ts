@@ -31,7 +31,7 @@ function dollars(usd: number): string {
   return usd < 0.01 ? `$${usd.toPrecision(2)}` : `$${usd.toFixed(2)}`;
 }
 
-/** Says why an answer was cut short although nothing went wrong. */
+/** Returns the reason why an answer was cut short without a failure. */
 export function ending(message: Message): string | null {
   if (message.finish_reason === "abort") return "Stopped.";
   return message.finish_reason === "length" ? "Cut off: the answer reached the maximum length." : null;
@@ -43,7 +43,7 @@ export function causeOf({ messages, failed }: Turn, error: string | null): Failu
   const { finish_reason, status } = messages.at(-1) as Message;
   if (finish_reason === "content_filter") return { code: "content_filter", message: "The model's provider withheld the rest of the answer." };
   if (finish_reason === "error" || status === "interrupted") return { code: "stream_error", message: error ?? "The answer broke off." };
-  // The state keeps a run's failure after a switch to another branch, where it did not happen.
+  // The state keeps a run's failure after a switch to another branch, although that branch has no failure.
   const isWhole = finish_reason && finish_reason !== "tool_calls";
   return error === null || isWhole ? null : { code: "", message: error };
 }

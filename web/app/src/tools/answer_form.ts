@@ -1,8 +1,8 @@
 /**
- * Turns the JSON Schema of a question into the fields of a form, and what a person has filled in into the answer.
+ * Turns the JSON Schema of a question into the fields of a form, and the filled-in fields into the answer.
  *
- * Pure. Only flat objects have a form, as MCP servers ask for them: texts, numbers, yes or no, and choices. The server
- * checks the answer against the schema, so the form only helps to fill it in.
+ * Pure. Only flat objects have a form, such as MCP servers request: objects of texts, numbers, yes or no, and choices.
+ * The server checks the answer against the schema, so the form only helps to fill it in.
  */
 
 import type { JsonObject } from "threadcast-client";

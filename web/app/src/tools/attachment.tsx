@@ -1,4 +1,4 @@
-/** Shows images and files of a result; those of other servers are only named. */
+/** Shows images and files of a result; of images and files on other servers only the name is shown. */
 
 import type { JsonObject } from "threadcast-client";
 

@@ -1,6 +1,6 @@
 /**
- * Lets the person choose what a tool may see of the browser (PROTOCOL §2, `browser_context_decision`): everything
- * unless the person chooses less.
+ * Lets the person choose what a tool may see of the browser (PROTOCOL §2, `browser_context_decision`): by default the
+ * tool may see everything.
  */
 import asksCss from "./questions.module.css";
 

@@ -2,7 +2,8 @@
  * Computes the state of a tool call from the chat: the answer with the call, the message with its result, the latest
  * `tool_status`, and the question that it waits for.
  *
- * Pure. The state of a call with a result depends only on the result, so a page that is opened later shows the same.
+ * Pure. The state of a call with a result depends only on the result, so a page that is opened later shows the same
+ * state.
  */
 
 import { textOf, type IdeCall, type JsonObject, type Message, type PauseReason, type ToolCall, type ToolStatus } from "threadcast-client";
@@ -21,7 +22,7 @@ export type CallState =
   | "timed_out"
   | "unknown";
 
-/** The content of the chat about one call, apart from the call itself. */
+/** The parts of the chat's state that concern one call, apart from the call itself. */
 export interface Known {
   readonly result?: Message | undefined;
   readonly status?: ToolStatus | undefined;
@@ -50,9 +51,9 @@ export const STATE_WORDS: Record<CallState, string> = {
 
 const OUTCOMES: Record<string, CallState> = { denied: "denied", aborted: "cancelled", outcome_unknown: "unknown" };
 
-/** The server's sentences for an exceeded deadline, whose outcome is only `error`. */
+/** The server's sentences about an exceeded deadline; the call's outcome is only `error`. */
 const LATE = /^(?:The tool did not finish within|No client answered this call)/;
-/** ... and for a call that never ran because a newer message took its place. */
+/** The server's sentences about a call that never ran because a newer message took its place. */
 const STEERED = /^(?:Interrupted by a new message|The run ended before this call was run)/;
 
 export function stateOf({ result, status, reason, ideCall, isDraft, isRunOpen }: Known): CallState {
@@ -102,8 +103,8 @@ export function resultsById(nodes: ReadonlyMap<string, Message>, path: readonly 
 }
 
 /**
- * Returns the arguments with which the call runs: those in its status, which a person or the server may have changed,
- * or else the model's.
+ * Returns the arguments with which the call runs: the arguments in its status, which a person or the server may have
+ * changed, or else the model's arguments.
  */
 export function inputOf(call: ToolCall, status: ToolStatus | undefined): JsonObject | string {
   return status?.input ?? objectOf(call.function.arguments) ?? call.function.arguments;

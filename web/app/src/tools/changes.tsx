@@ -1,4 +1,4 @@
-/** Shows how a field of an object has changed: short values side by side, longer ones by lines. */
+/** Shows how a field of an object has changed: short values side by side, and longer values line by line. */
 
 import { useMemo } from "preact/hooks";
 

@@ -1,6 +1,6 @@
 /**
- * Tracks the answers that a person has sent from this page: those that are not confirmed yet, and those that were
- * refused. The question itself disappears when the log says so, in every tab.
+ * Tracks the answers that a person has sent from this page: the answers that are not confirmed yet, and the answers
+ * that were refused. The question itself disappears in every tab when an event of the log ends it.
  */
 
 import { effect, signal } from "@preact/signals";
@@ -11,7 +11,7 @@ import { chat } from "../state/session.ts";
 
 export interface Standing {
   readonly requestId: string;
-  /** The reason why the answer was refused; null while it is not confirmed. */
+  /** The reason why the answer was refused; null while the answer is not confirmed. */
   readonly error: string | null;
 }
 
@@ -71,7 +71,7 @@ export function answer(keys: readonly string[], decision: Sendable): void {
   for (const key of keys) now.set(key, { requestId, error: null });
   standings.value = now;
   void command({ ...decision, client_request_id: requestId }).then((isTaken) => {
-    // If the answer could not be sent, a notice says why. If it was refused, the reason stays.
+    // If the answer could not be sent, a notice says why. If the answer was refused, the reason is still shown.
     if (!isTaken) change(requestId, (standing) => (standing.error === null ? null : standing));
   });
 }

@@ -4,7 +4,7 @@ import type { JsonObject, ToolDefinition } from "threadcast-client";
 
 import { canonical, changesOf, type Change } from "./diff.ts";
 
-/** Returns the fields to show: those that differ, or all fields of a definition that has no earlier one. */
+/** Returns the fields to show: the fields that differ, or all fields if there is no earlier definition. */
 export function differences(before: ToolDefinition | null, now: ToolDefinition): Change[] {
   const fields = shown(now);
   if (!before) return Object.entries(fields).map(([field, value]) => ({ field, kind: "added", after: value }));

@@ -1,4 +1,7 @@
-/** Compares two objects: which fields differ, and in texts which lines. Pure, except for a bound on the time it takes. */
+/**
+ * Compares two objects: finds the fields that differ and, in texts, the lines that differ. The module is pure, except
+ * for a time limit.
+ */
 
 import { diffArrays } from "diff/lib/diff/array.js";
 import type { JsonObject } from "threadcast-client";
@@ -16,13 +19,16 @@ export interface Change {
 }
 
 /**
- * The maximum of changed lines, more than people read one by one. Two texts of 10,000 lines took 2 s at worst to find
- * that they differ more, and usually 0.4 s, so the time has a bound of its own.
+ * The maximum number of changed lines, which is more than people read one by one. A comparison of two texts of 10,000
+ * lines that differ in more lines took usually 0.4 s and at worst 2 s, so the time is limited separately.
  */
 const EDITS_MAX = 2_000;
 const TIME_MAX_MS = 200;
 
-/** Compares the fields of both objects: those of `after` in its order, then those that only `before` has. */
+/**
+ * Compares the fields of both objects: first the fields of `after` in their order, then the fields that only `before`
+ * has.
+ */
 export function changesOf(before: JsonObject | null, after: JsonObject): Change[] {
   if (!before) return Object.entries(after).map(([field, value]) => ({ field, kind: "same", after: value }));
   const changes: Change[] = Object.entries(after).map(([field, value]) => {

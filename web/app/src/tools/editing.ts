@@ -18,7 +18,10 @@ export function readEdited(text: string, original: JsonObject): Read {
   }
 }
 
-/** Finds the line of an error. Browsers name the place in different words, and the newest quote the text instead. */
+/**
+ * Finds the line of an error. Browsers describe the place in different words, and the newest browsers quote the text
+ * instead.
+ */
 function sentence(said: string, text: string): string {
   const at = /position (\d+)/.exec(said)?.[1] ?? quotedAt(said, text);
   const line = /line (\d+)/.exec(said)?.[1] ?? (at === null ? null : text.slice(0, Number(at)).split("\n").length);

@@ -7,7 +7,7 @@ const LINE_MAX_CHARACTERS = 120;
 /** The longest value in that line, so that a second value is visible too. */
 const VALUE_MAX_CHARACTERS = 60;
 
-/** Returns one line that describes a call: `label` if the tool has one, or else its first arguments. */
+/** Returns one line that describes a call: the tool's `label`, or else the call's first arguments. */
 export function summaryLine(input: JsonObject | string, label?: string | null): string {
   if (label) return clip(oneLine(label), LINE_MAX_CHARACTERS);
   if (typeof input === "string") return clip(oneLine(input), LINE_MAX_CHARACTERS);
@@ -23,8 +23,8 @@ function shortValue(value: unknown): string {
 }
 
 /**
- * Joins the lines of a text. It reads no more than can be shown, because arguments may be long and grow with every
- * frame.
+ * Joins the lines of a text. The function reads only as much text as can be shown, because arguments may be long and
+ * grow with every frame.
  */
 function oneLine(text: string): string {
   return text.slice(0, 4 * LINE_MAX_CHARACTERS).replace(/\s+/g, " ").trim();
@@ -58,7 +58,7 @@ export function prettyJson(text: string): string | null {
   }
 }
 
-/** Returns unfinished JSON with the same line breaks that the whole will have. Never fails. */
+/** Returns unfinished JSON with the line breaks that the complete JSON will have. Never fails. */
 export function growingJson(text: string): string {
   let out = "";
   let depth = 0;

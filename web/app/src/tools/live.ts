@@ -1,9 +1,9 @@
 /**
- * Signals of the chat's calls, payloads and questions. Each changes only when its content does, so that no card is
- * drawn again while an answer grows.
+ * Signals of the chat's calls, payloads and questions. Each signal changes only when its content changes, so that no
+ * card is drawn again while an answer grows.
  *
- * Only events say which chats a running call has started and that a process has ended, so both are kept here while the
- * chat is open. The result of a finished call names its chats.
+ * Only events report which chats a running call has started and that a process has ended, so this module keeps these
+ * reports while the chat is open. The result of a finished call names its chats.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -40,7 +40,7 @@ export const openPreviews = computed(() => {
 
 /** The chats that each call has started while this page was open. */
 export const subchats = signal<ReadonlyMap<string, readonly string[]>>(new Map());
-/** Chats of running calls that were already working when this page opened the chat. Their calls are not known. */
+/** Working chats that calls had started before this page opened the chat; which call started them is not known. */
 export const atWork = signal<readonly ChatSummary[]>([]);
 /** Ended processes, the newest last, until the person dismisses them. */
 export const ended = signal<readonly ProcessCompleted[]>([]);
@@ -65,8 +65,9 @@ onEvent((arrived) => {
 });
 
 /**
- * A page that opens a chat with running calls fetches their chats once. With one running call they belong to it; with
- * several their calls are unknown, so they are shown separately.
+ * A page that opens a chat with running calls fetches the chats of these calls once. If one call is running, the chats
+ * belong to this call. If several calls are running, the call of each chat is unknown, so the chats are shown
+ * separately.
  */
 effect(() => {
   const opened = chat.value;

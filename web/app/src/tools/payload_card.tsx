@@ -12,7 +12,7 @@ import css from "./calls.module.css";
 import bodyCss from "./call_body.module.css";
 import dataCss from "./payloads.module.css";
 
-/** The size as JSON above which data fills more than a screen and is folded. */
+/** The size as JSON above which data is folded, because it fills more than a screen. */
 const DRAWN_MAX_CHARACTERS = 12_000;
 
 const WRONG = /_validation_error$/;

@@ -1,4 +1,4 @@
-/** Shows the data of a payload: in a special view for its type, or else by its form. */
+/** Shows the data of a payload: in a special view for its type, or else in a view that suits its structure. */
 
 import type { JsonObject } from "threadcast-client";
 

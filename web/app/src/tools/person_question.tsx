@@ -25,7 +25,7 @@ export function PersonQuestion({ reason }: { reason: PauseReason }) {
         <span id={heading}><Asker toolName={reason.tool_name} /></span>
       </header>
       <div class={asksCss.questionText}>
-        {/* The words of a tool are shown as they are, so that they cannot look like those of the page or the assistant. */}
+        {/* The text of a tool is shown unformatted, so that it cannot look like text of the page or the assistant. */}
         {reason.tool_name ? <p class={asksCss.plainText} dir="auto">{asked.text}</p> : <Markdown text={asked.text} />}
       </div>
       {mcpServerOf(reason.tool_name) && <p class={asksCss.questionStanding}>Your answer goes to this server. Give it no passwords or keys.</p>}

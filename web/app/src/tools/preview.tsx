@@ -1,6 +1,6 @@
 /**
- * Shows a change that a tool proposes, compared with the present data, with buttons that apply or discard it. Before
- * that nothing is saved.
+ * Shows a change that a tool proposes, compared with the present data, with buttons that apply or discard it. Nothing
+ * is saved before the person applies the change.
  */
 
 import type { JsonObject, PayloadAdded } from "threadcast-client";

@@ -28,9 +28,9 @@ export function proposalOf(payload: PayloadAdded): Proposal {
 }
 
 /**
- * Returns the older data of the proposed object: as the tool reports it (`data.before`), or else as this chat last
- * saved it, or else the last refused proposal, so that people see whether their objection was followed. Null if there
- * is none.
+ * Returns the older data of the proposed object: the data that the tool reports (`data.before`), or else the data that
+ * this chat last saved, or else the last refused proposal, so that people see whether their objection was followed.
+ * Null if there is no older data.
  */
 export function beforeOf(payload: PayloadAdded, all: readonly PayloadAdded[]): Before | null {
   if (isObject(payload.data.before)) return { object: payload.data.before, since: "the present data" };
@@ -45,7 +45,7 @@ export function beforeOf(payload: PayloadAdded, all: readonly PayloadAdded[]): B
   return refused ? { object: proposalOf(refused).object, since: "the discarded proposal" } : null;
 }
 
-/** Describes the approval of a preview in words. `isSaving` says that its commit tool is running. */
+/** Describes the approval of a preview in words. `isSaving` says that the preview's commit tool is running. */
 export function approvalWords(approval: string | null | undefined, isSaving: boolean): { text: string; tone: "wait" | "good" | "bad" | "quiet" } {
   switch (approval) {
     case "pending":

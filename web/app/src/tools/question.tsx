@@ -95,8 +95,8 @@ export function Question({ reason }: { reason: PauseReason }) {
 }
 
 /**
- * Fetches the arguments of a question that the stream hides, when the person asks for them. They are kept with the card
- * only, and a question with other arguments has another key and so a card of its own.
+ * Fetches the arguments of a question that the stream hides, when the person asks for them. The fetched arguments are
+ * kept only in the card. A question with other arguments has another key, and therefore another card.
  */
 function useHiddenInput(reason: PauseReason) {
   const [input, setInput] = useState<JsonObject | null>(null);

@@ -12,7 +12,7 @@ import { agents, atWork, ended, ideCalls, openPreviews, reasons } from "./live.t
 export function Questions() {
   const isAsked = reasons.value.length + openPreviews.value.length + ideCalls.value.length > 0;
   const isAtWork = atWork.value.length + ended.value.length > 0 || agents.value.some((agent) => agent.status === "running");
-  // Only the text is announced, so that a screen reader reads the buttons when the person moves there.
+  // Screen readers announce only this text; they read the buttons when the person moves to them.
   const told = useComputed(() => (reasons.value.length ? `${counted(reasons.value.length, "question")} waiting for your decision` : ""));
   return (
     <>

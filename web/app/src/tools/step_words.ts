@@ -12,7 +12,7 @@ const STEPS_KEPT = 100;
 /** The maximum difference between the clocks of a web process and a worker. */
 const CLOCKS_DIFFER_MS = 1_000;
 
-/** The states that the sign of a step shows. A step that had not ended when its run did is `stopped`. */
+/** The states that the sign of a step shows. A step is `stopped` if its run ended before the step had ended. */
 export type Sign = "running" | "waiting" | "done" | "failed" | "stopped";
 
 export function signOf({ status }: AgentStep, isRunOpen: boolean): Sign {
@@ -30,8 +30,8 @@ export function nameOf(step: AgentStep, sign: Sign, nowMs: number): string {
 }
 
 /**
- * Returns the text after the name, which says why a step failed or waits; "" for a step that its sign describes, and
- * for a sub-chat, which shows its own reason.
+ * Returns the text after the name, which says why a step failed or waits; "" for a step that needs no text beside its
+ * sign, and for a sub-chat, which shows its own reason.
  */
 export function noteOf(step: AgentStep, sign: Sign): string {
   if (sign === "failed") return step.error || (step.status === "unknown" ? "outcome unknown" : "failed");
@@ -61,9 +61,9 @@ export function summaryOf(steps: readonly AgentStep[], isRunOpen: boolean): stri
 /**
  * Returns the id of the person's message that the run of these steps answers; null if it is not on the path.
  *
- * Steps name no message. The function takes the person's last message that was sent before the first step began, and
- * it ignores messages after an answer that was begun later than the step: a message that waited in the queue may be
- * older than the step.
+ * Steps name no message. The function returns the person's last message that was sent before the first step began. It
+ * ignores messages after an answer that was begun later than that step, because a message that waited in the queue may
+ * be older than the step.
  */
 export function askedIn(path: readonly string[], nodes: ReadonlyMap<string, Message>, steps: readonly AgentStep[]): string | null {
   const begun = Math.min(...steps.map((step) => step.started_at));

@@ -18,10 +18,10 @@ import { ChatNeeds, follow } from "./subchat.tsx";
 import callCss from "./calls.module.css";
 import css from "./steps.module.css";
 
-/** With more steps, those before the newest ones are folded. */
+/** The number of the newest steps that are always shown; earlier steps are folded. */
 const SHOWN_STEPS = 8;
 
-/** Three lines on a phone. The tooltip has the whole name. */
+/** The maximum characters of a shown name: three lines on a phone. The tooltip has the whole name. */
 const NAME_MAX_CHARACTERS = 120;
 
 const ICONS: Partial<Record<Sign, IconName>> = { done: "check", failed: "warn", stopped: "close" };

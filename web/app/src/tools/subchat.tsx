@@ -1,4 +1,6 @@
-/** A link to a chat that a call has started, with its state. This chat waits while that chat asks a question. */
+/**
+ * A link to a chat that a call has started, with its state. The open chat waits while the linked chat asks a question.
+ */
 
 import type { JsonObject } from "threadcast-client";
 import { useEffect, useState } from "preact/hooks";
@@ -45,7 +47,7 @@ export function Subchat({ chatId, isDone }: { chatId: string; isDone: boolean })
   );
 }
 
-/** Says what the chat waits for, such as "needs your decision"; nothing while it works. */
+/** Says what the chat waits for, such as "needs your decision"; says nothing while the chat works. */
 export function ChatNeeds({ chatId }: { chatId: string }) {
   const state = useStanding(chatId)?.state ?? "";
   return state === "paused" || state.startsWith("waiting") ? <span class={css.quiet} role="status">{WORDS[state]}</span> : null;
@@ -55,7 +57,7 @@ function Summary({ agent }: { agent: JsonObject }) {
   return typeof agent.summary === "string" && agent.summary ? <p class={bodyCss.belowSummary}>{agent.summary}</p> : null;
 }
 
-/** A plain click opens the chat in this page; other clicks do what links do. */
+/** A plain click opens the chat in this page; other clicks have their usual effect on a link. */
 export function follow(event: MouseEvent, chatId: string): void {
   if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
   event.preventDefault();

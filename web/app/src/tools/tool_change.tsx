@@ -1,4 +1,6 @@
-/** Shows why a tool that was always allowed asks again, with the difference between what was allowed and the present tool. */
+/**
+ * Shows why a tool that was always allowed asks again, with the difference between the allowed and the present tool.
+ */
 
 import type { ToolChange } from "threadcast-client";
 

@@ -1,4 +1,7 @@
-/** Shows data of a tool or a model by its form. All values are shown as text, never as markup. */
+/**
+ * Shows data of a tool or a model in a view that suits the structure of the data. All values are shown as text, never
+ * as markup.
+ */
 
 import { useState } from "preact/hooks";
 

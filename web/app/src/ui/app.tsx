@@ -24,7 +24,10 @@ import { SigningOut } from "./signing_out.tsx";
 import css from "./frame.module.css";
 
 
-/** Loaded right after the page is shown, because messages may have to wait offline, where code cannot be loaded. */
+/**
+ * The queue's code is loaded right after the page is shown, because messages may wait while the page is offline and can
+ * load no code.
+ */
 const Queue = lazyOf(() => import("../composer/queue.tsx").then((room) => room.Queue));
 const Gone = lazyOf(() => import("./gone.tsx").then((room) => room.Gone));
 const NoSuchAddress = lazyOf(() => import("./gone.tsx").then((room) => room.NoSuchAddress));

@@ -8,7 +8,7 @@ export async function copy(text: string): Promise<void> {
   else notify("This browser does not let the page copy; select the text instead.");
 }
 
-/** Copies a text, for buttons that show the result themselves. Returns false if it failed. */
+/** Copies a text, for buttons that show the result themselves. Returns false if the text could not be copied. */
 export async function copied(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

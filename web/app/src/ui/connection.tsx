@@ -34,7 +34,10 @@ export function ConnectionBar() {
   );
 }
 
-/** Shown instead of the connection while an earlier state of the chat is on the screen; `history.tsx` shows the position. */
+/**
+ * This text replaces the state of the connection while an earlier state of the chat is shown; `history.tsx` shows the
+ * position.
+ */
 function OfPast({ was }: { was: ChatState }) {
   const moment = momentOf(was);
   const when = moment === null ? "before the first message" : clockOf(moment, Date.now());

@@ -9,7 +9,10 @@ import { titleOf } from "./title.ts";
 
 import css from "./gone.module.css";
 
-/** Shown below a chat that no longer exists. Its messages stay on the screen, and the draft is not lost. */
+/**
+ * This notice is shown below a chat that no longer exists. The chat's messages stay on the screen, and the draft is not
+ * lost.
+ */
 export function Gone({ wrong }: { wrong: Error }) {
   const id = route.value.chatId;
   const texts = [...unsent.value.filter(({ chatId }) => chatId === id).map(({ draft }) => draft.text), written.value.text];

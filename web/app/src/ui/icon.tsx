@@ -1,4 +1,4 @@
-/** Icons: 24 units square, in the colour of the text. Screen readers skip them and read the label of the button. */
+/** Icons: 24 units square, in the colour of the text. Screen readers skip icons and read the label of the button. */
 
 const PATHS = {
   add: "M12 5v14M5 12h14",

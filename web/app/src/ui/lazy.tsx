@@ -2,7 +2,7 @@
  * Loads code when it is first needed, so that the page starts without its rare parts.
  *
  * A part that appears by itself, such as a card in the conversation, has a placeholder `Meanwhile` of the same height,
- * so that nothing moves; a part that the person has just opened needs none.
+ * so that nothing moves; a part that the person has just opened needs no placeholder.
  */
 
 import type { ComponentType, FunctionComponent } from "preact";

@@ -1,6 +1,6 @@
 /**
- * A button that opens a list of actions. Arrow keys move through it; Escape and a click outside close it. The list
- * covers all scrolling content, and opens on the side of its button that has more room.
+ * A button that opens a list of actions. Arrow keys move through the list; Escape and a click outside close it. The
+ * list covers all scrolling content, and opens on the side of its button that has more room.
  */
 
 import { useLayoutEffect, useRef, useState } from "preact/hooks";

@@ -7,8 +7,8 @@ import { IconButton } from "./icon.tsx";
 import css from "./frame.module.css";
 
 /**
- * The time for which a harmless notice is shown: long enough to read a sentence twice. A notice under the pointer or
- * with the focus stays.
+ * The time for which a harmless notice is shown: long enough to read a sentence twice. A notice stays open while it is
+ * under the pointer or has the focus.
  */
 const HARMLESS_MS = 6_000;
 

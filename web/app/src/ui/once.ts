@@ -1,4 +1,4 @@
-/** Returns a function that starts `load` once. If the load fails, such as offline, the next call starts it again. */
+/** Returns a function that starts `load` once. If `load` fails, for example offline, the next call starts it again. */
 export function once(load: () => Promise<unknown>): () => void {
   let isStarted = false;
   return () => {

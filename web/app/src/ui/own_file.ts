@@ -11,7 +11,7 @@ import { client } from "../state/session.ts";
 import { token } from "../state/token.ts";
 import { OWN_IMAGE } from "./own_image.ts";
 
-/** Returns the `src` of an image; null for an image of another server, and until it is loaded. */
+/** Returns the `src` of an image; null for an image of another server, and while an image is being loaded. */
 export function useOwnImage(url: string): string | null {
   return useOwnFile(OWN_IMAGE.test(url) ? url : null);
 }
@@ -36,7 +36,7 @@ export function useOwnFile(url: string | null): string | null {
   return isPlain ? url : fetched;
 }
 
-/** By then the browser has started to save, and has its own copy. */
+/** After this time the browser has started to save the file, and has its own copy. */
 const SAVED_MS = 60_000;
 
 export function save(content: Blob, name: string): void {

@@ -1,6 +1,5 @@
 /**
- * Decides which images are fetched without asking: those of a chat on this server, and those that are data addresses.
- * Pure.
+ * Decides which images are fetched without asking: images of a chat on this server, and images in data addresses. Pure.
  *
  * Any other address could carry text out of a chat, and other paths of this server are not images; some are endless
  * streams.

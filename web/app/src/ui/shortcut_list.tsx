@@ -1,4 +1,4 @@
-/** The dialog with all shortcuts, including those of the message box and of the list. */
+/** The dialog with all shortcuts, including the shortcuts of the message box and of the list. */
 
 import { isShortcutsOpen } from "../state/layout.ts";
 import { Dialog } from "./dialog.tsx";

@@ -63,7 +63,7 @@ function carryOut(wish: Wish): boolean {
   }
 }
 
-/** Escape closes the topmost open part. If none is open, the message box stops the run. */
+/** Escape closes the topmost open part. If no part is open, the message box stops the run. */
 function leave(): boolean {
   if (isNarrow.value && isSidebarOpen.value) isSidebarOpen.value = false;
   else if (isDrawerOpen.value && (isNarrow.value || document.activeElement?.closest("aside"))) isDrawerOpen.value = false;

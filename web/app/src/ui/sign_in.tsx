@@ -1,4 +1,4 @@
-/** The sign-in screen, over the whole page: asks for a token, says who gives one, and shows errors. */
+/** The sign-in screen, over the whole page: asks for a token, says who issues tokens, and shows errors. */
 
 import { useEffect, useId, useRef } from "preact/hooks";
 
@@ -78,7 +78,7 @@ export function SignIn() {
   );
 }
 
-/** Asks whether the link should sign in its person in place of the present one. */
+/** Asks whether the link's person should be signed in instead of the present person. */
 function Swap({ from, to, given, titleId }: { from: string; to: string; given: string; titleId: string }) {
   const stay = useRef<HTMLButtonElement>(null);
   useEffect(() => stay.current?.focus(), []);

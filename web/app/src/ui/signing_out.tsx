@@ -1,4 +1,7 @@
-/** Takes the place of the page while the server has not answered a sign-out. It must work offline, so it is not loaded later. */
+/**
+ * Takes the place of the page while the server has not answered a sign-out. This screen must work offline, so its code
+ * is loaded at the start.
+ */
 
 import { leaving, tryToLeave } from "../state/signing.ts";
 import css from "./signing_out.module.css";

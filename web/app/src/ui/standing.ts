@@ -22,13 +22,19 @@ export interface Standing {
   readonly kind: "live" | "busy" | "offline" | "refused";
   /** One or two words for the bar. */
   readonly word: string;
-  /** The number of messages that are not posted yet, in words; "" for none. */
+  /** The number of messages that are not posted yet, in words; "" if all messages are posted. */
   readonly waiting: string;
-  /** The reason; "" for none. It lacks the text that changes every second, because screen readers announce it. */
+  /**
+   * The reason; "" for none. The reason excludes the text that changes every second, because screen readers announce
+   * the reason.
+   */
   readonly cause: string;
-  /** The text that changes every second: the time to the next try, or the length of the silence; "" for neither. */
+  /**
+   * The text that changes every second: the time to the next try, or the length of the silence; "" if no try or silence
+   * is shown.
+   */
   readonly seconds: string;
-  /** Whether the person can start a try early; false while a try is being made. */
+  /** Whether the person can start the next try early; false during a try. */
   readonly canTry: boolean;
 }
 

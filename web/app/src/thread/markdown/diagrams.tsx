@@ -3,9 +3,9 @@
  * the source.
  *
  * The box is exactly as high as the picture. In an old chat that this browser draws for the first time, the height is
- * estimated. While such a box is in sight it keeps the estimated height, so that the text around it does not move. Out
- * of sight it takes the picture's height at once: above the reader `ScrollKeeper` corrects the scroll position, and
- * below the reader the change is not visible.
+ * estimated. While such a box is in sight it keeps the estimated height, so that the text around it does not move. A
+ * box that is out of sight takes the picture's height at once: above the reader `ScrollKeeper` corrects the scroll
+ * position, and below the reader the change is not visible.
  */
 
 import { signal } from "@preact/signals";
@@ -35,7 +35,7 @@ export function drawAhead(source: string): Promise<unknown> {
 
 export interface DiagramProps {
   source: string;
-  /** The height of the content that was shown here before, in CSS pixels; 0 for nothing. */
+  /** The height of the content that was shown here before, in CSS pixels; 0 if no content was shown. */
   heightBefore: number;
 }
 

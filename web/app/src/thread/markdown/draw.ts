@@ -1,9 +1,10 @@
 /**
  * Draws trees into an element, and keeps the parts that have not changed.
  *
- * The last block of an answer changes with every token, but most of its content does not. So formulas, coloured code,
- * loaded pictures and selected text stay in place. Each tree is compared with the tree that was drawn before, not with
- * the document. Later additions (`replaceContent`, `replaceElement`) stay until the tree of their element changes.
+ * The last block of an answer changes with every token, but most of the block's content stays the same. So formulas,
+ * coloured code, loaded pictures and selected text stay in place. Each tree is compared with the tree that was drawn
+ * before, not with the document. Later additions (`replaceContent`, `replaceElement`) stay until the tree of their
+ * element changes.
  */
 
 import { isAlike, isSame, type Attribute, type Tree } from "./tree.ts";

@@ -11,7 +11,10 @@ import { NotNow, Queue, TooLate, type Limits } from "./queue.ts";
 import { sizes, type Size } from "./sizes.ts";
 
 export interface Drawing extends Size {
-  /** An address for `<img>`: SVG there runs nothing and fetches nothing (https://www.w3.org/TR/SVG2/conform.html#secure-static-mode). */
+  /**
+   * An address for `<img>`, in which an SVG runs no scripts and fetches no files
+   * (https://www.w3.org/TR/SVG2/conform.html#secure-static-mode).
+   */
   readonly src: string;
   readonly title: string;
 }
@@ -107,8 +110,8 @@ async function open(): Promise<HTMLIFrameElement> {
   made.title = "Draws diagrams";
   made.tabIndex = -1;
   made.ariaHidden = "true";
-  // Mermaid measures text, so the frame must have a layout; it is transparent and takes no space. A gantt chart is as
-  // wide as the frame, so that its text can be read on a phone too.
+  // Mermaid measures text, so the frame must have a layout; the frame is transparent and takes no space. A gantt chart
+  // is as wide as the frame, so that its text can be read on a phone too.
   const width = Math.max(MIN_FRAME_PX, Math.min(MAX_FRAME_PX, innerWidth));
   Object.assign(made.style, { position: "fixed", left: "0", top: "0", width: `${width}px`, height: "600px", border: "0", opacity: "0", pointerEvents: "none", zIndex: "-1" });
   const loaded = answerOf(made, 0, LOAD_MS, new NotNow("The program that draws diagrams could not be loaded"));

@@ -12,7 +12,7 @@ import { replaceContent } from "./draw.ts";
 
 type Typeset = (waiting: Set<HTMLElement>) => void;
 
-/** The longest wait for the fonts. On a slow connection formulas are shown without them, and can be read. */
+/** The longest wait for the fonts. On a slow connection formulas are shown without these fonts, and can be read. */
 const FONTS_MS = 2_000;
 
 /**
@@ -22,8 +22,8 @@ const FONTS_MS = 2_000;
 export const typeset = signal<Typeset | null>(null);
 
 /**
- * Loads KaTeX and waits for its fonts. Called already while the first formula is being written, so that KaTeX arrives
- * in time. After a failure the placeholders stay until the next formula calls this function.
+ * Loads KaTeX and waits for its fonts. This function is called while the first formula is still being written, so that
+ * KaTeX arrives in time. After a failure the placeholders stay until the next formula calls this function.
  */
 export const wantFormulas = once(async () => {
   const loaded = await import("./typeset.ts");
@@ -31,7 +31,7 @@ export const wantFormulas = once(async () => {
   typeset.value = loaded.setWaiting;
 });
 
-/** Sets the formulas in `box` that are not set yet, in each frame as many as there is time for. */
+/** Sets the formulas in `box` that are not set yet: in each frame as many as its time permits. */
 export function setFormulas(box: Element): void {
   const formulas = box.querySelectorAll<HTMLElement>("[data-math=inline], [data-math=display]");
   if (!formulas.length) return;
@@ -46,7 +46,7 @@ export function setFormulas(box: Element): void {
 /** Formulas that are not set yet, in the order in which they were drawn. */
 const waiting = new Set<HTMLElement>();
 
-/** Gives the placeholder about the size of the formula; the source stays in it, invisible. */
+/** Gives the placeholder about the size of the formula; the source stays in the placeholder, invisible. */
 function reserve(element: HTMLElement, tex: string): void {
   replaceContent(element, () => {
     if (element.dataset.math === "display") element.style.minHeight = heightOfFormula(tex);
@@ -77,7 +77,10 @@ export function heightOfFormula(tex: string): string {
   return `${ems.reduce((sum, each) => sum + each, 0).toFixed(1)}em`;
 }
 
-/** Estimates the width of a formula in letters: a command such as `\\alpha` counts one, a superscript or subscript two thirds. */
+/**
+ * Estimates the width of a formula in letters: a command such as `\\alpha` counts as one letter, a letter in a
+ * superscript or subscript as two thirds.
+ */
 function seenLength(tex: string): number {
   const words = tex.replace(/\\(?:left|right|math[a-z]+|text[a-z]*|operatorname|[cd]?frac|sqrt|[,;!:>])|[&\s]/g, "").replace(/\\[a-zA-Z]+/g, "x");
   const small = words.match(/[\^_](?:\{[^{}]*\}|.)/g)?.join("").replace(/[\^_{}]/g, "").length ?? 0;

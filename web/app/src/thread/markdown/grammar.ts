@@ -3,8 +3,8 @@
  * marked's lexer. Pure.
  *
  * `split.ts` uses `blocks` to split a growing text into blocks; `render.ts` also uses `inlines` to parse one whole
- * block. Each of these blocks begins at a line that starts with the block's marker. The decision needs no later line,
- * so a text that arrives in pieces is split like the whole text.
+ * block. Each of these blocks begins at a line that starts with the block's marker. Later lines do not change this
+ * decision, so a text that arrives in pieces is split like the whole text.
  */
 
 import { Tokenizer, type MarkedOptions, type TokenizerExtension, type Tokens } from "marked";
@@ -23,7 +23,7 @@ export interface DetailsToken extends Tokens.Generic {
   isUnfolded: boolean;
 }
 
-/** An empty line, or a line that begins one of the blocks below, which is captured. */
+/** Matches an empty line, or a line break before one of the blocks below; the block's marker is captured. */
 const ENDING = /\n(?:[ \t]*\n|(?= {0,3}(\$\$|\\\[|<details\b[^>\n]*>|\[\^[^\]\s]{1,64}\]:)))/i;
 
 /** Returns the index of the next of these blocks within the first paragraph of `src`. */
@@ -32,7 +32,7 @@ function nextBlock(src: string): number | undefined {
   return found?.[1] === undefined ? undefined : found.index + 1;
 }
 
-/** With `isWhole` a formula without an end is text; otherwise it reaches to the end of the present text. */
+/** With `isWhole` a formula without an end is text; otherwise the formula reaches to the end of the present text. */
 const mathBlock = (isWhole: boolean): TokenizerExtension => ({
   name: "mathBlock",
   level: "block",
@@ -41,8 +41,8 @@ const mathBlock = (isWhole: boolean): TokenizerExtension => ({
     const found = mathBlockAt(src);
     if (found && (found.isClosed || !isWhole)) return { type: "mathBlock", raw: found.raw, tex: found.tex, isDisplay: true };
     if (!/^ {0,3}(?:\$\$|\\\[)/.test(src)) return undefined;
-    // This is a separate paragraph and no formula. It has its own type, because marked would join the next paragraph to
-    // it.
+    // The text is a separate paragraph and no formula. The token has its own type, because marked would join the next
+    // paragraph to it.
     const text = src.slice(0, nextBlock(src) ?? src.length).replace(/\n[ \t]*\n[\s\S]*/, "\n");
     return { type: "words", raw: text, tokens: this.lexer.inline(text.trim()) };
   },
@@ -81,14 +81,14 @@ export interface DetailsParts {
 const DETAILS = /^ {0,3}<details\b([^>\n]*)>/i;
 
 /**
- * Matches `<details>` at the beginning of `src`, including nested ones. Without an end tag it reaches to the end of the
- * text.
+ * Matches `<details>` at the beginning of `src`, including nested elements. Without an end tag the element reaches to
+ * the end of the text.
  */
 export function detailsAt(src: string): DetailsParts | null {
   const opening = DETAILS.exec(src);
   if (!opening) return null;
   const tag = /<(\/?)details\b[^>\n]*>/gi;
-  // Tags in code are text. Code is replaced by letters of the same number, so that all indices stay valid.
+  // Tags in code are text. Each bracket in code is replaced by one letter, so that all indices stay valid.
   const seen = src.replace(/(?:^|\n) {0,3}(`{3,}|~{3,})[\s\S]*?(?:\n {0,3}\1[`~]*[ \t]*(?=\n|$)|$)|(`+)(?!`)[^`\n]*\2/g, (code) => code.replace(/[<>]/g, "a"));
   let depth = 0;
   let end: RegExpExecArray | null = null;
@@ -192,8 +192,8 @@ class OwnTokenizer extends Tokenizer {
 }
 
 /**
- * Returns the options of marked's `Lexer`. marked's class `Marked` would build the same, but also include the code that
- * writes HTML.
+ * Returns the options of marked's `Lexer`. marked's class `Marked` would build the same options, but would also include
+ * the code that writes HTML.
  */
 function optionsOf(block: readonly TokenizerExtension[], inline: readonly TokenizerExtension[], hooks?: MarkedOptions["hooks"]): MarkedOptions {
   const tokenizers = (of: readonly TokenizerExtension[]) => of.map((each) => each.tokenizer);

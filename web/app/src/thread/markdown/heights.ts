@@ -4,8 +4,8 @@ const MIN_PX = 120;
 const MAX_PX = 600;
 
 /**
- * The typical height of kinds whose height cannot be estimated from the source, such as pie, gantt, mindmap, class and
- * state.
+ * The typical height of diagrams of other kinds, such as pie, gantt, mindmap, class and state; their height cannot be
+ * estimated from the source.
  */
 const OTHER_PX = 340;
 

@@ -1,4 +1,7 @@
-/** Colours code once its language is loaded. Until then code is plain, as is code that is too long or in an unknown language. */
+/**
+ * Colours code once its language is loaded. Until then code is shown without colours. Code that is too long or in an
+ * unknown language stays without colours.
+ */
 
 import { signal } from "@preact/signals";
 

@@ -18,15 +18,16 @@ const MAX_EXPANSIONS = 1_000;
 const MAX_CHARACTERS = 5_000;
 
 /**
- * KaTeX's time grows with the square of the columns: 5,000 took 3.5 times as long as 5,000 letters. A matrix of 20 by
- * 20 has 399 ends of cells.
+ * KaTeX's time grows with the square of the columns: 5,000 columns took 3.5 times as long as 5,000 letters. A matrix of
+ * 20 by 20 has 399 ends of cells.
  */
 const MAX_CELLS = 500;
 const CELL_ENDS = /&|\\\\|\\cr\b/g;
 
 /**
- * Commands that define a macro. They are refused: a body of 2,400 letters that is used 800 times becomes 2 million
- * letters, which take minutes. Macros are valid only within their formula, so definitions are of little use.
+ * Commands that define a macro. These commands are refused: a macro's body of 2,400 letters that is used 800 times
+ * becomes 2 million letters, which take minutes. Macros are valid only within their formula, so definitions are of
+ * little use.
  */
 const DEFINITION = /\\(?:[gex]?def|let|futurelet|(?:re)?newcommand|providecommand)(?![a-zA-Z@])/;
 
@@ -76,7 +77,9 @@ function sentence(wrong: unknown): string {
   return wrong.rawMessage.replace(/\.?$/, at);
 }
 
-/** Resolves when the common fonts are loaded: a formula that is drawn earlier changes its width when they arrive. */
+/**
+ * Resolves when the common fonts are loaded: a formula that is drawn earlier changes its width when the fonts arrive.
+ */
 export async function fontsLoaded(): Promise<void> {
   const fonts = ["1em KaTeX_Main", "italic 1em KaTeX_Math", "1em KaTeX_Size1", "1em KaTeX_Size2"];
   await Promise.allSettled(fonts.map((font) => document.fonts.load(font)));

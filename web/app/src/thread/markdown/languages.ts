@@ -1,5 +1,5 @@
 /**
- * Colours code. Loads the languages of highlight.js: the common ones together with the first code, and every other
+ * Colours code. Loads the languages of highlight.js: the common languages together with the first code, and every other
  * language from a separate file when its code is shown. TypeScript's grammar reads JavaScript too, and is about as
  * large as JavaScript's grammar.
  */

@@ -12,7 +12,8 @@ type Shown = typeof import("./markdown.tsx").Markdown;
 /** Undefined until the code is loaded; null if it could not be loaded, and answers are shown as plain text. */
 export const shown = signal<Shown | null | undefined>(undefined);
 
-/** Loads the code. It is called as soon as a chat is chosen, so that code and chat load at the same time. After a
+/** Loads the code. This function is called as soon as a chat is chosen, so that code and chat load at the same time.
+After a
  * failure the next text tries again. */
 export const wantMarkdown = once(async () => {
   shown.value = await fetched(() => import("./markdown.tsx").then((room) => room.Markdown));

@@ -112,7 +112,7 @@ function Drawn({ trees, isOpen }: { trees: readonly Tree[]; isOpen: boolean }) {
     draw(box.current, trees);
     finish(box.current, isOpen);
   });
-  // Read here, so that this component is drawn again when KaTeX and languages are loaded.
+  // These signals are read here, so that this component is drawn again when KaTeX and languages are loaded.
   void (holds(trees, "data-math") && typeset.value);
   void (holds(trees, "class", "code") && arrivals.value);
   return <div data-block ref={box} />;
@@ -139,7 +139,7 @@ function drawAhead(source: string): Promise<unknown> {
   return loadDiagrams().then((room) => room.drawAhead(source));
 }
 
-/** A placeholder as high as the diagram will be, as far as that is known. */
+/** A placeholder as high as the diagram will be, as far as this height is known. */
 function Reserved({ source, heightBefore }: DiagramProps) {
   return (
     <>
@@ -201,7 +201,10 @@ interface FootnotesProps {
   isGrowing: boolean;
 }
 
-/** Shows fenced code. Its text grows in place, so that a selection stays; it is coloured once its fence is closed. */
+/**
+ * Shows fenced code. The code's text grows in place, so that a selection stays; the code is coloured once its fence is
+ * closed.
+ */
 function Code({ code, language, isClosed, figure }: FencedProps & { figure?: Ref<HTMLElement> }) {
   const painted = isClosed ? coloured(code, language) : null;
   return (

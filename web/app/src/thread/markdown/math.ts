@@ -2,8 +2,9 @@
  * Finds formulas in Markdown: `$…$`, `$$…$$`, `\(…\)` and `\[…\]`. Pure.
  *
  * A dollar sign is more often money or a shell variable than a formula. The rules for a single dollar are Pandoc's (no
- * space behind the first, none before the last, no digit after it, https://pandoc.org/MANUAL.html#math) and the
- * stricter rules below, so that "$5 and $6", `$HOME/$USER` and `${a}${b}` stay text.
+ * space behind the first dollar, no space before the last, no digit after the last,
+ * https://pandoc.org/MANUAL.html#math) and the stricter rules below, so that "$5 and $6", `$HOME/$USER` and `${a}${b}`
+ * stay text.
  */
 
 export interface Formula {
@@ -25,7 +26,7 @@ const MATH_SIGN = /[\\^_={}<>+*]/;
 /** Letters that may follow an inline formula: "the $n$th term", "two $x$s". */
 const SUFFIX = /^(?:th|st|nd|rd|s|ary|fold)\b/;
 
-/** Finds a formula at the beginning of `src`. `before` is the character before it, or "". */
+/** Finds a formula at the beginning of `src`. `before` is the character before `src`, or "". */
 export function formulaAt(src: string, before = ""): Formula | null {
   if (src[0] === "\\") return bracketed(src);
   if (src.startsWith("$$")) return doubled(src);
@@ -152,8 +153,8 @@ function hasBegun(rest: string, before: string): boolean {
 }
 
 /**
- * The number of characters after a dollar sign that are held back before they count as words: a third of a second at 50
- * words a second.
+ * The maximum characters after a dollar sign that are held back; longer text counts as words. At 50 words a second this
+ * many characters arrive in a third of a second.
  */
 const MAX_HELD_WORDS = 60;
 
@@ -169,7 +170,7 @@ export function withoutBegun(text: string): string {
   return text;
 }
 
-/** Replaces a `|` in a formula while a table row is split into cells: a character from the private use area. */
+/** A character from the private use area, which replaces a `|` in a formula while a table row is split into cells. */
 export const BAR = "\uE07C";
 
 /**

@@ -14,8 +14,8 @@ export interface Note {
 const SURE_LABEL = /^\d{1,3}$/;
 
 /**
- * Numbers the footnotes that are referred to, in the order of their first references; notes that nothing refers to are
- * left out, as GitHub does. `owners` maps each label to the block of its first reference.
+ * Numbers the footnotes in the order of their first references. Footnotes without a reference are left out, as on
+ * GitHub. `owners` maps each label to the block of its first reference.
  */
 export function numbered({ labels, notes }: Pick<Split, "labels" | "notes">, isGrowing: boolean): { notes: Note[]; owners: Map<string, number> } {
   const texts = new Map<string, string>();
@@ -29,7 +29,7 @@ export function numbered({ labels, notes }: Pick<Split, "labels" | "notes">, isG
   return { notes: [...owners.keys()].map((label, at) => ({ label, text: texts.get(label) ?? "", number: at + 1 })), owners };
 }
 
-/** Returns the notes of a block as one string; if it is unchanged, the block is not drawn again. */
+/** Returns the notes of a block as one string; if this string is unchanged, the block is not drawn again. */
 export function notesOf(labels: readonly string[], block: number, { notes, owners }: ReturnType<typeof numbered>): string {
   const found = notes.filter((note) => labels.includes(note.label));
   return found.map(({ label, number }) => `${number}${owners.get(label) === block ? "*" : ""} ${label}`).join("\n");

@@ -1,9 +1,8 @@
 /**
- * The order in which diagrams are drawn, one at a time. Pure, except for the given work.
+ * The order in which diagrams are drawn, one at a time. The module is pure, except for the work that it is given.
  *
- * Each diagram has a short first try, so that slow ones do not keep the others from being drawn, and a long second try
- * once no first try waits. The newest diagram is tried first, because it is at the end of the chat, where most readers
- * are.
+ * Each diagram has a short first try, so that slow diagrams do not delay the others, and a long second try when no
+ * first try waits. The newest diagram is tried first, because it is at the end of the chat, where most readers are.
  */
 
 /** The longest duration of one try, in milliseconds. */
@@ -13,15 +12,17 @@ export interface Limits {
   readonly silentMs: number;
 }
 
-/** Most diagrams take some tenths of a second; 3 s are enough on a machine that is ten times overloaded. */
+/** Most diagrams take some tenths of a second, so 3 s are enough even on a machine with ten times its usual load. */
 export const FIRST_TRY: Limits = { ms: 10_000, silentMs: 3_000 };
 
-/** Limits that suffice for the largest accepted diagram, and to load the code of its kind over a slow connection. */
+/**
+ * These limits suffice to draw the largest accepted diagram, and to load the code of its kind over a slow connection.
+ */
 export const SECOND_TRY: Limits = { ms: 30_000, silentMs: 8_000 };
 
 /**
- * The maximum of waiting diagrams, more than the visible messages contain. If more diagrams wait, the oldest is
- * refused.
+ * The maximum number of waiting diagrams, which is more than the visible messages contain. If more diagrams wait, the
+ * oldest is refused.
  */
 export const MAX_WAITING = 50;
 
@@ -43,8 +44,8 @@ export class Queue<T> {
   private isBusy = false;
 
   /**
-   * Runs `work` when its turn comes, at most twice. `work` rejects with `TooLate` past the limits that it is given.
-   * Rejects with the error of `work`, or with `NotNow` if too many diagrams wait.
+   * Runs `work` when its turn comes, at most twice. `work` must reject with `TooLate` when it exceeds the limits that
+   * it is given. Rejects with the error of `work`, or with `NotNow` if too many diagrams wait.
    */
   add(work: (limits: Limits) => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {

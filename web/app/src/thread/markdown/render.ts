@@ -1,9 +1,9 @@
 /**
  * Turns one block of Markdown into a tree, which `draw.ts` draws.
  *
- * HTML in an answer is shown as text. A few tags without attributes are allowed, because tables have no other syntax
- * for them, and so is `<details>`. Images of other servers are not fetched unasked, because their addresses can carry
- * text out of a chat. Formulas become elements with their source, which `formulas.ts` fills. Pure.
+ * HTML in an answer is shown as text. Exceptions are `<details>`, and a few tags without attributes for which tables
+ * have no other syntax. Images of other servers are not fetched unasked, because their addresses can carry text out of
+ * a chat. Formulas become elements with their source, which `formulas.ts` fills. Pure.
  */
 
 import { Lexer, type Token, type Tokens } from "marked";
@@ -60,7 +60,9 @@ function treesOf(tokens: readonly Token[]): Tree[] {
   return row.close();
 }
 
-/** Collects elements and texts. Content after an open allowed tag, such as `<sub>`, goes into that tag. */
+/**
+ * Collects elements and texts. Content after an open allowed tag, such as `<sub>`, is added inside the tag's element.
+ */
 class Row {
   private readonly open: { tag: Tag | null; children: Tree[] }[] = [{ tag: null, children: [] }];
 
@@ -195,7 +197,7 @@ function directed(raw: string): { dir?: "ltr" | "rtl" } {
   return dir ? { dir } : {};
 }
 
-/** Returns code with its language and a copy button. `markdown.tsx` draws the same for growing code. */
+/** Returns code with its language and a copy button. `markdown.tsx` draws the same elements for growing code. */
 function figure(code: string, language: string): Tree {
   return branch("figure", { dir: "ltr" }, [
     branch("figcaption", {}, [branch("span", {}, [language || "text"]), branch("button", { type: "button", "data-copy": "code" }, ["Copy"])]),

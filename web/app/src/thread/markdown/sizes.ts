@@ -45,7 +45,7 @@ export class Sizes {
     this.store.setItem(this.key, JSON.stringify(entries));
   }
 
-  /** Returns the stored sizes; none if they cannot be read. Entries without a size are left out. */
+  /** Returns the stored sizes; an empty map if the stored sizes cannot be read. Entries without a size are left out. */
   private stored(): Map<string, Size> {
     const entries = attempt(() => (JSON.parse(this.store.getItem(this.key) ?? "[]") as Entry[]).filter(([, width, height]) => width > 0 && height > 0));
     return new Map(entries?.map(([name, width, height]) => [name, { width: +width, height: +height }]));

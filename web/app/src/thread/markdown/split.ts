@@ -1,5 +1,5 @@
 /**
- * Splits a growing text into blocks of Markdown, of which only the last ones can still change. Adding text costs no
+ * Splits a growing text into blocks of Markdown, of which only the last blocks can still change. Adding text costs no
  * more than parsing the last block, however long the text is. A block is finished when another block follows and all
  * lines that decide this are complete: half a line may still become something else (`1.` may be a list or `1.5`, and
  * three backticks a fence or a word of code). Pure. A text that arrives in pieces gives the same blocks as the whole

@@ -2,7 +2,7 @@
  * The tree from which an answer is drawn: elements and texts as plain data. Pure.
  *
  * The tags and attributes below are all that an answer can consist of. No text of a model is ever parsed as HTML, so
- * what it contains cannot become an element, an attribute or a script.
+ * the text cannot become an element, an attribute or a script.
  */
 
 export type Tag =

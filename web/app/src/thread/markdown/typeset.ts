@@ -1,6 +1,5 @@
 /**
- * Replaces the sources of formulas by set formulas, and limits this work in a frame and in an answer. Loaded with
- * KaTeX.
+ * Replaces the sources of formulas by set formulas, and limits this work per frame and per answer. Loaded with KaTeX.
  */
 
 import { tellSettled } from "../scroll.ts";
@@ -8,9 +7,9 @@ import { replaceContent } from "./draw.ts";
 import { typeset } from "./katex.ts";
 
 /**
- * The most characters of formulas that are set in one frame; only the last formula may exceed this. KaTeX takes 20 to
- * 130 µs for each (letters of a formula of 5,000, on an idle and on a busy machine). An answer of ten pages has some
- * 10,000.
+ * The most characters of formulas that are set in one frame; only the last formula may exceed this. KaTeX takes 20 µs
+ * for each letter on an idle machine and 130 µs on a busy machine, measured with a formula of 5,000 letters. An answer
+ * of ten pages has some 10,000 characters of formulas.
  */
 const FRAME_CHARACTERS = 1_000;
 
@@ -24,7 +23,10 @@ const setIn = new WeakMap<Element, number>();
 let charactersLeft = FRAME_CHARACTERS;
 let isFrameAsked = false;
 
-/** Sets as many of these formulas as a frame has time for, the newest first, since most readers look at the end; then the others. */
+/**
+ * Sets as many of these formulas as a frame's time permits, the newest first, since most readers look at the end; later
+ * frames set the others.
+ */
 export function setWaiting(waiting: Set<HTMLElement>): void {
   if (!waiting.size) return;
   let last: Element | null = null;

@@ -1,6 +1,6 @@
 /**
  * While an answer grows, the text after a diagram waits until the diagram is drawn. The source of the diagram is shown
- * meanwhile, and then replaced by a picture of any height; there is no text below that would move.
+ * meanwhile, and then replaced by a picture of any height; no text below the picture can move.
  */
 
 import { useRef, useState } from "preact/hooks";
