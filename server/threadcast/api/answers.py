@@ -1,11 +1,12 @@
-"""Bounds the large answers that a process holds for clients until they have read them (SEC-5).
+"""Limits the memory of large answers that a process holds until clients have read them (SEC-5).
 
-The content of a chat or a file is in memory until its reader has received it. A caller who requests many and reads none
-of them would otherwise fill the memory of the process. `Answers` counts the bytes of such answers, of one caller and of
-all callers. A further request of a caller who reads slowly waits for some seconds before its content is loaded.
+The content of a chat or a file is in memory until its reader has received it. A caller who requests many such answers
+and reads none of them would otherwise fill the memory of the process. `Answers` counts the bytes of such answers, for
+each caller and for all callers together. A further request of a caller who reads slowly waits for some seconds before
+its content is loaded.
 
-`LargeAnswer` sends such an answer in slices, so that the request ends, and its bytes are uncounted, once the client has
-read nearly all of it.
+`LargeAnswer` sends such an answer in slices. So the request ends, and its bytes are no longer counted, only when the
+client has read nearly the whole answer.
 """
 
 from collections.abc import AsyncIterator
@@ -23,11 +24,11 @@ from threadcast_protocol.wire.errors import RateLimited, Unavailable
 __all__ = ["SLICE_BYTES", "AnswerRoom", "Answers", "LargeAnswer"]
 
 SLICE_BYTES = 65_536
-"""Bytes of an answer that are passed to the connection at a time. The connection holds at most two slices."""
+"""Bytes of an answer that are passed to the connection in one slice. The connection holds at most two slices."""
 
 LOADED_AT_ONCE = 2
-"""Answers of one caller that are loaded at the same time: while an answer is loaded and encoded, its content is in
-memory several times."""
+"""Maximum number of answers of one caller that are loaded at the same time: during loading and encoding, the content of
+an answer is in memory several times."""
 
 WAIT_SECONDS = 10.0
 """Seconds that a request waits until the client has read enough of the caller's other answers."""
@@ -39,14 +40,14 @@ class _Account:
     def __init__(self, principal_id: str) -> None:
         self.principal_id = principal_id
         self.requests = 0
-        """Requests that wait for this account or load an answer."""
+        """The number of requests that wait for this account or load an answer."""
         self.held_bytes = 0
         self.loading = anyio.Semaphore(LOADED_AT_ONCE)
         self.freed = anyio.Event()
 
 
 class AnswerRoom:
-    """The bytes that the answer of one request takes until `give_back`."""
+    """Counts the bytes of one request's answer until `give_back`."""
 
     def __init__(self, answers: "Answers", account: _Account) -> None:
         self._answers = answers
@@ -78,16 +79,16 @@ class Answers:
 
     @asynccontextmanager
     async def turn(self, request: Request, size_bytes: int = 0) -> AsyncIterator[AnswerRoom]:
-        """Wait until the caller may load another answer, which happens in the block. `size_bytes` is the size of the
-        answer if it is known before; otherwise the block calls `take`. The bytes stay counted until `give_back`, or
-        until the request has ended (`ErrorBoundary`).
+        """Wait until the caller may load another answer; the block then loads the answer. `size_bytes` is the size of
+        the answer if it is known before the block; otherwise the block calls `take`. The bytes stay counted until
+        `give_back`, or until the request has ended (`ErrorBoundary`).
 
-        A caller may exceed its bound by the answers of `LOADED_AT_ONCE` requests whose size was not known. A single
-        answer may have any size.
+        If sizes are not known before, a caller may exceed its limit by the answers of `LOADED_AT_ONCE` requests. A
+        single answer may have any size.
 
         Raises:
             RateLimited: the client has not read enough of the caller's other answers in time.
-            Unavailable: the clients of all callers have not read as many bytes as they may leave unread.
+            Unavailable: the unread answers of all callers together have reached their maximum.
         """
         principal_id: str = request.state.principal_id
         account = self._accounts.setdefault(principal_id, _Account(principal_id))
@@ -134,7 +135,7 @@ class Answers:
 
 
 class LargeAnswer(Response):
-    """An answer that is sent in slices, each when the client has read those before it."""
+    """An answer that is sent in slices: a slice is sent when the client has read the slices before it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

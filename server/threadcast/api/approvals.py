@@ -1,8 +1,8 @@
-"""A chat's open questions, and its permanent approvals: lists and revokes the tools whose calls need no further
-approval (GATE-6).
+"""The endpoints for a chat's open questions and permanent approvals. They list the tools whose calls need no further
+approval, and revoke such approvals (GATE-6).
 
-`list_questions` returns the open questions of a paused run to callers who may answer them, with the arguments that
-`hide_input` keeps from the stream, whose bytes all readers share.
+`list_questions` returns the open questions of a paused run to callers who may answer them. The answer includes the
+arguments that `hide_input` keeps out of the stream, because all readers get the same bytes of the stream.
 
 A decision with `remember` makes an approval permanent (PROTOCOL §11); `chat/decisions.py` records it. To revoke an
 approval, the server posts a command of its own to the chat's inbox, so the chat's actor stays the only writer. The
@@ -33,7 +33,7 @@ from threadcast_protocol.wire.principal import Principal
 __all__ = ["answer_question", "forget_approval", "list_approvals", "list_questions"]
 
 BODY_MAX_BYTES = 4_096
-"""Maximum bytes of an answer to a question: more than a call id and a hash of 128 characters each take."""
+"""Maximum bytes of a body that answers a question: a call id and a hash, of 128 characters each, take less."""
 
 _answers = msgspec.json.Decoder(QuestionAnswer)
 
@@ -97,7 +97,7 @@ async def list_questions(request: Request) -> Response:
     with `hide_input`, to a caller who may approve. An approver of another caller's chat gets the questions that only
     such an approver can accept."""
     edge, principal, chat_id = caller_and_chat_of(request)
-    # checked first: a foreign chat is not found, whatever permissions the caller has
+    # checked first: another caller's chat is not found, even with all permissions
     meta = await edge.decidable(chat_id, principal)
     if "approve" not in principal.permissions:
         raise Forbidden("this token may not approve tool calls; the operator can give it the permission `approve`")

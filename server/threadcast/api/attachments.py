@@ -19,7 +19,8 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["FETCHED_MAX_COUNT", "McpPromptAttachment", "McpResourceAttachment", "NotFetched", "resolved"]
 
 FETCHED_MAX_COUNT = 10
-"""Attachments of one message that are fetched: the caller waits for a request to a foreign server for each of them."""
+"""Maximum number of fetched attachments of one message: for each of them the caller waits for a request to a foreign
+server."""
 
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
 

@@ -3,7 +3,7 @@
 `Authenticator` is the interface; two implementations are built in. Without configured tokens every caller is the local
 principal; in that case the settings refuse to listen beyond loopback, and `guard.py` keeps foreign web pages out. With
 tokens, the server knows the SHA-256 of each token. Endpoints check access to chats. Neither the answer nor its timing
-reveals how close a guess was.
+reveals how much of a guessed token was right.
 """
 
 import hashlib
@@ -30,15 +30,15 @@ class Authenticator(Protocol):
 
 
 class LocalAuthenticator:
-    """Takes every request for the local principal's, whatever its header says."""
+    """Attributes every request to the local principal and ignores its header."""
 
     def authenticate(self, authorization: str | None) -> Principal:
         return LOCAL
 
 
 class TokenAuthenticator:
-    """Accepts `Authorization: Bearer TOKEN` (RFC 6750 §2.1). `principals` has each token's principal by the token's
-    SHA-256 in hexadecimal."""
+    """Accepts `Authorization: Bearer TOKEN` (RFC 6750 §2.1). `principals` maps the SHA-256 of each token, in
+    hexadecimal, to the token's principal."""
 
     def __init__(self, principals: Mapping[str, Principal]) -> None:
         if not principals:
@@ -52,7 +52,7 @@ class TokenAuthenticator:
             raise Unauthorized("a bearer token is required: Authorization: Bearer TOKEN")
         offered = hash_token(token)
         found: Principal | None = None
-        for sha256, principal in self._principals.items():  # all are compared: the time must not tell which matches
+        for sha256, principal in self._principals.items():  # all are compared, so the time reveals no match
             if hmac.compare_digest(sha256, offered):
                 found = principal
         if found is None:

@@ -2,7 +2,7 @@
 
 `store_parts` reads a command's content once, in a thread if it is large, and stores its large parts as blobs of the
 chat. After that the command is checked and small, so inbox and log stay small too. `wire/blobs.py` defines how a
-message refers to a blob. Only the chat's owner can find out that a blob exists.
+message refers to a blob. Only the chat's owner can find out whether a blob exists.
 """
 
 import re
@@ -58,8 +58,8 @@ THREAD_MIN_BYTES = 64 * 1024
 longer than the check."""
 
 INLINED_MAX_BYTES = 16_777_216
-"""Bytes of blobs that one event or snapshot may hold: the size limit of a request body. A reader with 300 kB a second
-receives that much within a minute, so it does not count as stalled."""
+"""Maximum bytes of blobs that are inlined in one event or snapshot, equal to the size limit of a request body. A reader
+with 300 kB a second receives this many bytes within a minute, so it does not count as stalled."""
 
 Fetch = Callable[[str], Awaitable[Blob | None]]
 """Returns a blob of one chat by its hash; None if the chat has no such blob."""
@@ -70,7 +70,7 @@ async def store_parts(edge: Edge, chat_id: str, principal: Principal, command: C
 
     Raises:
         InvalidContent: PROTOCOL §10 forbids the content, or it refers to a blob that this chat does not have.
-        TooLarge: the command has too much text, or the chat more blobs than it may have.
+        TooLarge: the command has too much text, or the chat would exceed the maximum number of blobs.
         NotFound, IdTaken: see `put_blob`.
     """
     match command:
@@ -109,8 +109,8 @@ async def _store_result(edge: Edge, chat_id: str, principal: Principal, command:
 async def _store_messages(
     edge: Edge, chat_id: str, principal: Principal, messages: Sequence[JsonObject]
 ) -> list[JsonObject]:
-    """Store the parts of messages that a client sends back. Content with more than text obeys the rules of all content
-    (PROTOCOL §10)."""
+    """Store the parts of messages that a client sends back. Content that is not text alone must obey the rules for all
+    content (PROTOCOL §10)."""
     stored: list[JsonObject] = []
     for number, message in enumerate(messages):
         parts: list[Part] | None = None
@@ -134,11 +134,11 @@ async def store_content(
     body_bytes: int = THREAD_MIN_BYTES,
     revives: bool = False,
 ) -> list[Part] | None:
-    """Store the large parts of `content` and `attachments`, and return all parts as the log may hold them; None if
-    nothing had to be replaced.
+    """Store the large parts of `content` and `attachments`, and return all parts in the form in which the log may hold
+    them. Returns None if no part had to be replaced.
 
-    With `revives`, a deleted chat takes blobs too, for an import. From a `body_bytes` of `THREAD_MIN_BYTES` on, the
-    content is read in a thread. Raises what `store_parts` raises.
+    With `revives`, the chat may be a deleted chat that an import restores. From a `body_bytes` of `THREAD_MIN_BYTES`
+    on, the content is read in a thread. Raises what `store_parts` raises.
     """
     collector = BlobCollector(chat_id)
     read = partial(read_content, content, attachments, collector=collector)
@@ -173,11 +173,12 @@ def _check_references(collector: BlobCollector, held: dict[str, BlobFacts]) -> N
 
 
 async def put_blob(store: Blobs, chat_id: str, owner: str, blob: Blob, *, revives: bool = False) -> None:
-    """Store a blob for a day, or for as long as the chat refers to it. With `revives`, a deleted chat takes it too.
+    """Store a blob for a day, or for as long as the chat refers to it. With `revives`, the chat may be a deleted chat
+    that an import restores.
 
     Raises:
-        TooLarge: the chat has as many blobs as it may have.
-        IdTaken: another principal has a chat of this id, or stores blobs for one.
+        TooLarge: the chat has reached the maximum number of blobs.
+        IdTaken: another principal has a chat with this id, or has stored blobs for a chat with this id.
         NotFound: the caller has deleted the chat.
         Unavailable: the store does not answer.
     """
@@ -213,7 +214,7 @@ async def put_blob(store: Blobs, chat_id: str, owner: str, blob: Blob, *, revive
 )
 async def upload_blob(request: Request) -> Response:
     """`POST /v1/chats/{chat_id}/blobs`: the body is the bytes themselves, Content-Type their type. The chat need not
-    exist yet; until it does, the blob belongs to the caller."""
+    exist yet; until the chat exists, the blob belongs to the caller."""
     edge, principal, chat_id = caller_and_chat_of(request)
     announced = request.headers.get("content-length", "")
     await edge.storage.admit(principal.id, int(announced) if announced.isdigit() else SMALL_BYTES + 1)
@@ -229,14 +230,14 @@ async def upload_blob(request: Request) -> Response:
     collector = BlobCollector(chat_id)
     hash = await anyio.to_thread.run_sync(collector.put, data, said)
     blob = collector.blobs[hash]
-    async with edge.storage.reserved(principal.id, len(data)):  # other files may have arrived meanwhile
+    async with edge.storage.reserved(principal.id, len(data)):  # other files may have been stored since the first check
         await put_blob(edge.store, chat_id, principal.id, blob)
     url = blob_url(chat_id, hash)
     return answer(201, BlobStored(url, hash, blob.mime, len(data)), {"Location": url})
 
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
-"""Types that a browser may show in place: they hold pixels, no markup and no script."""
+"""Types that a browser may display instead of downloading: they contain pixels, but no markup and no script."""
 
 SAFE_HEADERS = {
     "X-Content-Type-Options": "nosniff",

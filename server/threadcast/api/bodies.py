@@ -1,11 +1,12 @@
-"""Bounds the request bodies that a process reads at the same time, of one caller and of all callers (SEC-5).
+"""Limits the bytes of request bodies that a process reads at the same time, for each caller and for all callers
+together (SEC-5).
 
-A caller that sends large bodies slowly would otherwise fill the memory of the process, or with imports its disk. Among
-the bodies of its caller, a body counts with its Content-Length from the beginning: of many that do not fit together the
-first ones are read to their end, and the others are refused before they arrive. Among the bodies of all callers only
-the bytes that have arrived count, since a caller could announce more than it sends to keep the others out. A body
-counts until its content is stored or its request ends. No body waits for room: the caller is told to try again, since
-bodies that wait for each other might wait for ever.
+A caller that sends large bodies slowly would otherwise fill the memory of the process, or with imports its disk. For
+the limit of its caller, a body counts with its whole Content-Length from the beginning. So if a caller sends more
+bodies than the limit allows, the first bodies are read to their end, and the others are refused before they arrive. For
+the limit of all callers, only the bytes that have arrived count: otherwise a caller could lock out other callers by
+announcing more bytes than it sends. A body counts until its content is stored or its request ends. No body waits for
+room: the caller is told to try again, since bodies that wait for each other might wait for ever.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ __all__ = ["Bodies", "BodyRoom"]
 
 
 class BodyRoom:
-    """The room that one body takes until `give_back`."""
+    """Counts the bytes of one body until `give_back`."""
 
     def __init__(self, bodies: "Bodies", principal_id: str) -> None:
         self._bodies = bodies
@@ -26,7 +27,7 @@ class BodyRoom:
         self._arrived_bytes = 0
 
     def reserve(self, size_bytes: int) -> None:
-        """Count the size of the whole body among those of its caller.
+        """Count the size of the whole body for the limit of its caller.
 
         Raises:
             RateLimited: the caller sends as many bytes at once as one caller may.
@@ -39,7 +40,7 @@ class BodyRoom:
 
         Raises:
             RateLimited: the caller sends as many bytes at once as one caller may.
-            Unavailable: the process reads as many bytes as it may.
+            Unavailable: the process has reached the maximum of bytes that it reads at once.
         """
         beyond_bytes = self._arrived_bytes + size_bytes - self._reserved_bytes
         if beyond_bytes > 0:
@@ -80,7 +81,7 @@ class Bodies:
         self._metrics.body_bytes_inflight.inc(size_bytes)
 
     def release(self, principal_id: str, reserved_bytes: int, arrived_bytes: int) -> None:
-        """Uncount bytes. Release the bytes; a caller without bodies has no entry in the table."""
+        """Uncount bytes. A caller without bodies keeps no entry in the table."""
         self._arrived_bytes -= arrived_bytes
         self._metrics.body_bytes_inflight.dec(arrived_bytes)
         self._reserved_bytes[principal_id] -= reserved_bytes

@@ -1,8 +1,8 @@
 """The endpoints that describe the server: capabilities, models, tools, profiles, health and metrics (PROTOCOL §13,
 SET-3).
 
-The answers have the form that foreign clients request when they start, with fields of our own added. `/livez` tells
-that the process runs; `/readyz` tells whether it can take commands now, and otherwise the reason.
+The answers have the form that foreign clients expect when they start, plus fields of this server's own. `/livez`
+reports that the process runs. `/readyz` reports whether the process can take commands now, and if not, the reason.
 """
 
 from msgspec.structs import asdict
@@ -99,9 +99,9 @@ async def readyz(request: Request) -> Response:
     },
 )
 async def metrics(request: Request) -> Response:
-    """`GET /metrics`: returns the metrics in the Prometheus text format. Once there are tokens, the caller needs the
-    permission `metrics`, because the metrics tell about the work of all callers. On a port that several processes
-    share, it answers 404, because each request could reach a process with other counters."""
+    """`GET /metrics`: returns the metrics in the Prometheus text format. If the server has tokens, the caller needs the
+    permission `metrics`, because the metrics show the work of all callers. On a port that several processes share, the
+    endpoint answers 404, because each request could reach a process with other counters."""
     edge, principal = caller_of(request)
     if wants_tokens(request) and "metrics" not in principal.permissions:
         raise Forbidden(
@@ -176,8 +176,9 @@ async def caps(request: Request) -> Response:
     answers={200: Answer("The providers.", Providers)},
 )
 async def providers(request: Request) -> Response:
-    """`GET /v1/providers`: lists the configured providers. `has_credentials` is true for all of them, also for those
-    that need no key. Only the provider knows whether a key is valid; `threadcast doctor` asks the provider."""
+    """`GET /v1/providers`: lists the configured providers. `has_credentials` is true for every configured provider,
+    even if the provider needs no key. Only the provider knows whether a key is valid; `threadcast doctor` asks the
+    provider."""
     edge, _ = caller_of(request)
     await edge.providers.listed()
     counts = dict.fromkeys(edge.providers.names, 0)
@@ -210,8 +211,8 @@ async def providers(request: Request) -> Response:
 )
 async def chat_modes(request: Request) -> Response:
     """`GET /v1/chat-modes?scope`: lists the profiles as they are in a scope; without `scope`, as they are outside of
-    all scopes. A profile that does not declare the scope is shown as in the nearest enclosing scope that it declares,
-    because its chats would be there.
+    all scopes. A profile that does not declare the scope is shown as it is in the nearest enclosing scope that it
+    declares, because the chats of the profile would be in that scope.
 
     Raises:
         BadRequest: `scope` is malformed.
@@ -262,10 +263,11 @@ async def chat_modes(request: Request) -> Response:
 )
 async def tools(request: Request) -> Response:
     """`GET /v1/tools`: lists the tools that models may be offered in chats of this caller (TOOL-12). With `mode` or
-    `scope`, the list is that of a chat with this profile in this scope; without both, it is that of all chats together.
+    `scope`, the list has the tools of a chat with this profile in this scope; without both, it has the tools of all
+    chats together.
 
     Raises:
-        BadRequest: no such profile, or no such scope in it.
+        BadRequest: there is no such profile, or the profile has no such scope.
     """
     edge, principal = caller_of(request)
     mode, scope_text = request.query_params.get("mode"), request.query_params.get("scope")

@@ -70,8 +70,8 @@ __all__ = ["delete_chat", "delete_own_chat", "list_chats", "read_chat"]
     | UNAVAILABLE,
 )
 async def list_chats(request: Request) -> Response:
-    """`GET /v1/chats?limit&cursor&state&q&parent_id`: lists the caller's chats, newest activity first. Chats that tools
-    of another chat began are listed only with its id as `parent_id`. The cursor is opaque."""
+    """`GET /v1/chats?limit&cursor&state&q&parent_id`: lists the caller's chats, newest activity first. A chat that a
+    tool of another chat began is listed only if `parent_id` is the id of that other chat. The cursor is opaque."""
     edge, principal = caller_of(request)
     limit = whole_number(request, "limit", LIST_DEFAULT, 1, LIST_MAX)
     cursor = read_cursor(request)
@@ -114,7 +114,8 @@ async def list_chats(request: Request) -> Response:
     | UNAVAILABLE,
 )
 async def read_chat(request: Request) -> Response:
-    """`GET /v1/chats/{chat_id}?view&at`: returns the chat as a snapshot or as a tree, as it is or was at a position."""
+    """`GET /v1/chats/{chat_id}?view&at`: returns the chat as a snapshot or as a tree, in its present state or at an
+    earlier position."""
     view = request.query_params.get("view", "")
     if view not in ("", "path", "tree"):
         raise BadRequest("view must be path or tree", path="/view")
@@ -168,7 +169,7 @@ async def delete_own_chat(request: Request) -> Response:
     meta = await edge.store.meta(chat_id)
     if meta is None or meta.owner != principal.id:
         raise NotFound("no such chat")
-    if meta.deleted:  # by a request that may have been interrupted
+    if meta.deleted:  # deleted by a request that may have been interrupted
         await delete_children(edge.store, chat_id, meta.owner)
         raise NotFound("no such chat")
     if parent := meta.parent or await parent_of_new(edge.store, chat_id):
@@ -179,18 +180,18 @@ async def delete_own_chat(request: Request) -> Response:
 
 
 class NewChats(Inbox, Index, Protocol):
-    """The parts of the store that know a chat before its first append."""
+    """The parts of the store that have data of a chat before its first append."""
 
 
 async def parent_of_new(store: NewChats, chat_id: str) -> str:
-    """Return the id of the chat whose tool began this chat, '' for none. The command that begins a sub-chat is in its
-    inbox until the first append, which names the parent in the chat's fields."""
+    """Return the id of the chat whose tool began this chat; '' if no tool began it. The command that begins a sub-chat
+    is in the sub-chat's inbox until the first append, which stores the parent's id in the chat's fields."""
     for entry in await store.read_inbox(chat_id, 1):
         with suppress(BadRequest, msgspec.DecodeError):
             command = decode_inbox_body(entry.body)
             if isinstance(command, BeginSubchat):
                 return command.parent.chat_id
-    meta = await store.meta(chat_id)  # the command may have been carried out meanwhile
+    meta = await store.meta(chat_id)  # the command may have been carried out since the first read
     return meta.parent if meta is not None else ""
 
 

@@ -1,7 +1,7 @@
 """The endpoints that post a client's command to a chat, and that remove a waiting command from its queue.
 
-202 means that the command is stored; the stream reports the outcome (PROTOCOL §3). When a command is refused here, the
-chat's readers learn of the refusal by an `ack` on the stream as well.
+202 means that the command is stored; the stream reports the outcome (PROTOCOL §3). When an endpoint refuses a command,
+the chat's readers also receive the refusal, as an `ack` on the stream.
 """
 
 import hashlib
@@ -132,7 +132,7 @@ async def post_command(request: Request) -> Response:
                 return answer(400, Failure(refusal.message, refusal.code, refusal.path or None, error=refusal.message))
             return error_response(refusal)
         if status == "accepted":
-            with edge.hub.until_closing():  # a process that stops answers 202; the stream tells the outcome as well
+            with edge.hub.until_closing():  # a stopping process answers 202; the stream reports the outcome as well
                 ack = await outcome_within(edge.store, log_messages, request_id, wait_seconds)
     if ack is None:
         return answer(202 if status == "accepted" else 200, Receipt(status))
@@ -167,8 +167,8 @@ async def cancel_queued(request: Request) -> Response:
 
 
 async def _was_accepted(edge: Edge, principal: Principal, chat_id: str, command: Command, body: bytes) -> bool:
-    """Return whether a command that the bounds of storage refuse was stored before. Its sender has missed the answer,
-    and must not take the command for refused."""
+    """Return whether a command that the storage limits refuse was already stored by an earlier request. Its sender has
+    missed the first answer, and must not be told that the command was refused."""
     request = client_post(chat_id, principal, command, await _off_the_loop(body_digest, body))
     return (await edge.store.post(replace(request, kind="probe"))).outcome is PostOutcome.DUPLICATE
 
@@ -183,8 +183,8 @@ async def _publish_refusal(
     edge: Edge, chat_id: str, principal: Principal, command: Command, refusal: Refused, body: bytes
 ) -> None:
     """Publish the `ack` of a refused command in the caller's own chat, or in a chat that does not exist yet but has
-    readers (DESIGN §4.9). The same refused body is published once. Failures are logged, because the caller is answered
-    with the refusal in any case."""
+    readers (DESIGN §4.9). If the same body is refused repeatedly, one `ack` is published. Failures are logged, because
+    the caller is answered with the refusal in any case."""
     try:
         meta = await edge.own_or_new(chat_id, principal)
         if meta is None and (isinstance(refusal, StorageFull) or await edge.store.watchers(chat_id) == 0):
@@ -206,8 +206,9 @@ async def _publish_refusal(
 
 
 def _wanted_wait(request: Request, command: Command) -> float:
-    """Return the seconds to wait for the outcome: N of `Prefer: wait=N` (RFC 7240 §4.3), at most 30; without that
-    header `ACK_WAIT_SECONDS` for commands that usually take effect at once, and 0 for all others."""
+    """Return the seconds to wait for the outcome: N of `Prefer: wait=N` (RFC 7240 §4.3), at most 30. Without that
+    header, the wait is `ACK_WAIT_SECONDS` for commands that usually take effect at once, and 0 for all other
+    commands."""
     for preference in request.headers.get("prefer", "").split(","):
         name, _, value = preference.strip().partition("=")
         if name.lower() == "wait" and re.fullmatch("[0-9]{1,6}", value.strip()):

@@ -13,16 +13,16 @@ from threadcast_protocol.wire.tool_names import mcp_server_of
 __all__ = ["DECLARED_TOOLS_MAX_BYTES", "check_declared_tools"]
 
 DECLARED_TOOLS_MAX_BYTES = 65_536
-"""The most bytes of all declared tools of a message as JSON. The chat's state holds the tools of its newest 32 such
+"""Maximum bytes of all declared tools of a message as JSON. The chat's state holds the tools of its newest 32 such
 messages, and each model call of the run contains them."""
 
 
 def check_declared_tools(edge: Edge, tools: Sequence[DeclaredTool] | None) -> None:
-    """Check the tools of a message. None stands for the tools that an edited message has already.
+    """Check the tools of a message. None means that an edited message keeps its tools.
 
     Raises:
         Forbidden: the operator does not allow such tools.
-        BadRequest: a name belongs to the server or occurs twice, a schema is not that of an object, or the tools are
+        BadRequest: a name belongs to the server or occurs twice, a schema does not describe an object, or the tools are
             too large.
     """
     if not tools:

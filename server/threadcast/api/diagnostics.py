@@ -48,13 +48,13 @@ _log = structlog.get_logger()
 _T = TypeVar("_T")
 
 LOOK_FIRST_SECONDS = 0.05
-"""Seconds before the second read of the last record of a run that has just ended, which is stored within milliseconds
-of the end. Each further read waits twice as long."""
+"""Seconds before the second attempt to read the last record of a run that has just ended. This record is stored within
+milliseconds of the end. Each further attempt waits twice as long."""
 
 
 class TracedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has a trace. `outcome` and `ended_at` are null while the run goes on, and if its end was not stored.
-    Times are Unix milliseconds."""
+    """A run that has a trace. `outcome` and `ended_at` are null while the run is open, and if the end of the run was
+    not stored. Times are Unix milliseconds."""
 
     run_id: str
     outcome: str | None
@@ -86,9 +86,9 @@ class TraceAttempt(msgspec.Struct, frozen=True, kw_only=True):
 
 class TraceToolRun(msgspec.Struct, frozen=True, kw_only=True):
     """One tool call as it was executed. `input` is the JSON text that the tool received, `output` the text that the
-    model reads. An aborted call has no output, though it may have had effects. `is_abandoned` tells that the tool was
-    cancelled and did not end. `cut` names the fields whose middle was left out; with `all`, only numbers were kept, and
-    all texts have their defaults."""
+    model reads. An aborted call has no output, though it may have had effects. If `is_abandoned` is true, the tool was
+    cancelled but did not end. `cut` names the fields whose middle was left out. If it contains `all`, only numbers were
+    stored, and all texts have their default values."""
 
     round: int
     is_abandoned: bool
@@ -104,9 +104,9 @@ class TraceToolRun(msgspec.Struct, frozen=True, kw_only=True):
 
 class TraceOperation(msgspec.Struct, frozen=True, kw_only=True):
     """An operation of a durable agent that has ended: `kind` is `step`, `call`, `chat`, `ask`, `sleep` or `answer`, and
-    `outcome` is `done`, `failed`, `unknown` or `cancelled`. `step_id` is that of the event `agent_step`. `value` is the
-    result as JSON text, at most 2,000 characters of it. `error` is the bare name of the error, and `detail` its
-    message."""
+    `outcome` is `done`, `failed`, `unknown` or `cancelled`. `step_id` equals the `step_id` of the event `agent_step`.
+    `value` is the result as JSON text, at most 2,000 characters of it. `error` is the bare name of the error, and
+    `detail` its message."""
 
     step_id: str = ""
     kind: str = ""
@@ -136,10 +136,10 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TraceRound(msgspec.Struct, frozen=True, kw_only=True):
-    """One model call: the request and the answer, before the answer was cleaned. Attachments are shown as references,
-    as in the log; `left_out` names the attachments that the model cannot read. `settings` are the parameters that have
-    been set, each as `{value, layer}`. `messages` is in `cut`, too, if a message of the request was changed or removed
-    in the chat since."""
+    """One model call: the request, and the answer as it was before the server cleaned it. Attachments are shown as
+    references, as in the log; `left_out` names the attachments that the model cannot read. `settings` are the
+    parameters that have been set, each as `{value, layer}`. `cut` also contains `messages` if a message of the request
+    has been changed or removed in the chat since the call."""
 
     round: int
     message_id: str = ""
@@ -233,7 +233,7 @@ async def diagnostics_within(
     edge: Edge, principal: Principal, chat_id: str, run_id: str, within_seconds: float
 ) -> RunTrace | None:
     """Return the trace of a run that has ended, once its last record is stored. After `within_seconds` the trace is
-    returned without the record of its end. Returns None if there is no trace, or it cannot be read."""
+    returned without the record of the run's end. Returns None if there is no trace, or if the trace cannot be read."""
     until = time.monotonic() + within_seconds
     pause = LOOK_FIRST_SECONDS
     while True:
@@ -357,7 +357,7 @@ _SUMMARISED = (
     "ended_at_ms",
     "operations_count",
 )
-"""The keys of records from which the list of runs is made."""
+"""The keys of a record that the list of runs needs."""
 
 
 def _summary(run_id: str, records: list[JsonObject]) -> TracedRun:

@@ -51,7 +51,7 @@ PRINCIPAL_HEADER = "threadcast-principal"
 """A header with which a client names the principal that it expects to be (PROTOCOL §1)."""
 
 BODY_MIN_BYTES_PER_SECOND = 32_768
-"""The slowest upload that is waited for: 256 kbit/s, a poor mobile uplink. A large image may take minutes, but a body
+"""The minimum average speed of an upload: 256 kbit/s, a poor mobile uplink. A large image may take minutes, but a body
 of a few bytes must arrive within the timeout."""
 
 
@@ -76,7 +76,7 @@ class Edge:
     answers: Answers
     limits: Limits
     credential_cache: CredentialCache | None = None
-    """None if no tool needs the callers' credentials; then none are kept."""
+    """None if no tool needs the callers' credentials; the server then keeps no credentials."""
     shares_port: bool = False
     """Whether other processes answer on the same port, so that a request cannot choose its process."""
     frame_origins: Sequence[str] = ()
@@ -91,7 +91,7 @@ class Edge:
         """Return the principal that sent the request.
 
         Raises:
-            Unauthorized: the server does not know the caller, or the request names another one.
+            Unauthorized: the server does not know the caller, or the request names another principal.
         """
         headers = Headers(scope=scope)
         principal = self.auth.authenticate(headers.get("authorization"))
@@ -100,8 +100,8 @@ class Edge:
         return principal
 
     def forwarded(self, scope: Scope) -> str | None:
-        """Return the credential that the request has for tools (TOOL-7); None without one, or if no tool may use one.
-        Raises BadRequest for a value that is too long, or is a token of this server."""
+        """Return the credential that the request carries for tools (TOOL-7); None if it carries no credential, or if no
+        tool may use a credential. Raises BadRequest for a value that is too long, or is a token of this server."""
         return None if self.credential_cache is None else self.credential_cache.value_of(Headers(scope=scope))
 
     async def own(self, chat_id: str, principal: Principal) -> ChatMeta:
@@ -117,8 +117,8 @@ class Edge:
         return meta
 
     async def decidable(self, chat_id: str, principal: Principal) -> ChatMeta:
-        """Return the meta of the caller's own chat, or of a chat whose owner's calls the caller approves
-        (`approves_for`). Raises NotFound as `own`, after the same work."""
+        """Return the meta of the caller's own chat, or of a chat of an owner for whom the caller approves calls
+        (`approves_for`). Raises NotFound like `own`, and does the same work before."""
         meta = await self.store.meta(chat_id)
         if meta is None or meta.deleted or meta.owner not in (principal.id, *principal.approves_for):
             raise NotFound("no such chat")
@@ -129,7 +129,7 @@ class Edge:
         chat.
 
         Raises:
-            IdTaken: the chat belongs to another principal, or belonged to it and is deleted.
+            IdTaken: the chat belongs to another principal, or is a deleted chat of another principal.
             NotFound: the caller has deleted the chat.
         """
         meta = await self.store.meta(chat_id)
@@ -140,8 +140,8 @@ class Edge:
         return meta
 
     async def is_hidden(self, chat_id: str, principal: Principal) -> bool:
-        """Return whether the id belongs to another principal's chat. The caller must not notice, so its stream of this
-        chat is like that of an unknown chat.
+        """Return whether the id belongs to another principal's chat. The caller must not notice that the chat exists,
+        so it gets the same stream as for an unknown chat.
 
         Raises:
             NotFound: the caller has deleted the chat.
@@ -168,8 +168,8 @@ def caller_of(request: Request) -> tuple[Edge, Principal]:
 
 
 def caller_and_chat_of(request: Request) -> tuple[Edge, Principal, str]:
-    """Return the same as `caller_of`, and the chat id in the request's path. Raises Unauthorized, and BadRequest for a
-    malformed id."""
+    """Return the dependencies, the principal that sent `request`, and the chat id in its path. Raises Unauthorized, and
+    BadRequest for a malformed id."""
     edge, principal = caller_of(request)
     return edge, principal, check_chat_id(request.path_params["chat_id"])
 
@@ -216,8 +216,8 @@ async def read_json(request: Request, max_bytes: int) -> bytes:
 
 @contextmanager
 def emptied_on_errors(body: bytearray) -> Iterator[None]:
-    """Free a body that is refused. Its error refers to the function that holds the body until the next garbage
-    collection: 60 refused bodies held 150 MB."""
+    """Free a body that is refused. Otherwise the error of the refusal would keep the function's frame, and with it the
+    body, until the next garbage collection: 60 refused bodies held 150 MB."""
     try:
         yield
     except BaseException:
@@ -226,8 +226,8 @@ def emptied_on_errors(body: bytearray) -> Iterator[None]:
 
 
 def release_body(request: Request) -> None:
-    """Give back the room of the request's body, because its content is stored. A request that never calls this function
-    gives the room back when it ends (`ErrorBoundary`)."""
+    """Stop counting the request's body, because its content is stored. If a request never calls this function, its body
+    counts until the request ends (`ErrorBoundary`)."""
     room: BodyRoom | None = request.scope.pop(BODY_ROOM, None)
     if room is not None:
         room.give_back()
@@ -236,8 +236,8 @@ def release_body(request: Request) -> None:
 async def hand_body(
     request: Request, max_bytes: int, take: Callable[[bytes], Awaitable[None]], bodies: Bodies | None = None
 ) -> None:
-    """Pass the pieces of the body to `take` as they arrive. The body counts among `bodies`, by default those in memory,
-    until `release_body` or the end of the request.
+    """Pass the pieces of the body to `take` as they arrive. `bodies` counts the body until `release_body` or the end of
+    the request; the default is the counter of bodies in memory.
 
     Raises:
         RateLimited, Unavailable: the caller, or all callers together, send too many bytes at the same time.

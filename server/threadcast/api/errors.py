@@ -73,11 +73,12 @@ STATUS_OF_CODE = {
 }
 
 RETRY_AFTER_SECONDS = {"queue_full": "2", "rate_limited": "5", "unavailable": "1", "store_full": "10"}
-"""The pause that an answer asks for. A full store waits for a person, who deletes chats or gives it more memory."""
+"""Seconds that an answer asks the client to wait (`Retry-After`). A full store stays full until a person deletes chats
+or gives the store more memory."""
 
 ANSWER_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-"""The headers of every answer with JSON (PROTOCOL §1): its content belongs to one user and is soon outdated, so no
-cache stores it (RFC 9111 §5.2.2.5), and no browser guesses another content type."""
+"""The headers of every answer with JSON (PROTOCOL §1): the content belongs to one user and is soon outdated, so caches
+must not store it (RFC 9111 §5.2.2.5), and browsers must not guess another content type."""
 
 STATUS_WORDS = frozenset({"invalid_content", "idempotency_mismatch", "queue_full", "unavailable"})
 """Codes that foreign clients expect as `status`, with the message as `error` (PROTOCOL §3)."""
@@ -93,7 +94,7 @@ class BodyTooSlow(BadRequest):
 
 
 class AnotherUser(Unauthorized):
-    """The token is valid, but not that of the user whom the request names."""
+    """The token is valid, but belongs to another user than the request names."""
 
     def __init__(self) -> None:
         super().__init__("another user is signed in now")
@@ -113,8 +114,8 @@ def answer(status: int, body: object, headers: dict[str, str] | None = None) -> 
 
 
 def error_response(error: ThreadcastError | None, form: ErrorForm | None = None) -> Response:
-    """Return the HTTP answer of an error, None for a fault of the server. `form` makes its body for endpoints in the
-    format of another server."""
+    """Return the HTTP answer for an error; `error` is None for a fault of the server. `form` makes its body for
+    endpoints in the format of another server."""
     if error is None:
         failed = Failure("something failed inside the server; it is in its log", "internal")
         return answer(500, failed if form is None else form(failed, 500))
@@ -138,14 +139,14 @@ def error_response(error: ThreadcastError | None, form: ErrorForm | None = None)
 
 
 class ErrorBoundary:
-    """ASGI middleware that answers an exception with JSON if the answer has not begun, also on SSE routes (ERR-5).
+    """ASGI middleware that turns an exception into a JSON answer if no answer has begun, also on SSE routes (ERR-5).
     While the process stops, every answer closes its connection, so that the next request goes to another process (RFC
     9112 §9.6)."""
 
     def __init__(
         self, app: ASGIApp, requests: Counter, readiness: Readiness, refused_tokens: RefusedTokens | None = None
     ) -> None:
-        """`refused_tokens` slows and logs answers 401."""
+        """`refused_tokens` delays and logs the answers with status 401."""
         self._app = app
         self._refused_tokens = refused_tokens or RefusedTokens()
         self._requests = requests
@@ -173,12 +174,12 @@ class ErrorBoundary:
         try:
             await self._app(scope, receive, send if scope.get("path") in _STREAMS else watched)
         except asyncio.CancelledError:
-            # The process is stopping, and the request had all the time that was left (`wiring`). The request may have
+            # The process is stopping, and has given the request all remaining time (`wiring`). The request may have
             # taken effect, so the answer tells the caller to repeat it. No answer follows on this connection.
             if has_started:
                 raise
             await error_response(Unavailable("this server is being stopped; ask again"))(scope, receive, watched)
-        except ClientDisconnect:  # the client left while it sent the body, so no answer and no failure are due
+        except ClientDisconnect:  # the client disconnected while it sent the body: no answer, no failure
             _log.info("request.left", path=scope.get("path"))
         except BaseException as wrong:  # the boundary of a request: every exception is answered
             pass_on(wrong)
@@ -187,7 +188,7 @@ class ErrorBoundary:
                 _log.exception("request.crashed", path=scope.get("path"))
             if has_started:
                 raise
-            # the error would keep the frames, with parts of the body, until a garbage collection
+            # otherwise the error would keep the frames, with parts of the body, until a garbage collection
             wrong.__traceback__ = None
             if error is not None:
                 error.__traceback__ = None
@@ -204,15 +205,15 @@ class ErrorBoundary:
 
 
 def tell_started(scope: Scope, status: int) -> None:
-    """Count an answer that the endpoint sends past the middleware, as streams do. Call it just before the answer
-    begins."""
+    """Count an answer that the endpoint sends without the middleware's `send`, as streams do. Call it just before the
+    answer begins."""
     scope.pop(_STARTED)(status)  # removed, because a stream keeps its scope for hours
 
 
 def _ours(wrong: BaseException) -> ThreadcastError | None:
     """Return the `ThreadcastError` for an exception, also if a task group wrapped it; None for any other exception, and
-    for several at once. A chat that a newer version wrote is Unavailable, because another process can show it, and so
-    is a chat whose log is damaged (`docs/operations.md`)."""
+    for a group of several exceptions. If a newer version wrote the chat, the error is Unavailable, because another
+    process can show the chat. If the chat's log is damaged, the error is Unavailable, too (`docs/operations.md`)."""
     while isinstance(wrong, BaseExceptionGroup) and len(wrong.exceptions) == 1:
         wrong = wrong.exceptions[0]
     if isinstance(wrong, NewerVersion):
@@ -224,7 +225,8 @@ def _ours(wrong: BaseException) -> ThreadcastError | None:
 
 
 def _route_of(scope: Scope) -> str:
-    """Return the name of the endpoint. The path would give the metric a new label for each chat."""
+    """Return the name of the endpoint as a label of a metric. The path is not used, because it would give the metric a
+    new label for each chat."""
     endpoint = scope.get("endpoint")
     return str(getattr(endpoint, "__name__", None) or type(endpoint).__name__.strip("_").lower())
 
@@ -238,7 +240,7 @@ ERROR_FORM = "threadcast.error_form"
 """The key of a request's scope for the `ErrorForm` of its endpoint (`operation.py`)."""
 
 BODY_ROOM = "threadcast.body_room"
-"""The key of a request's scope under which `edge.py` keeps the room that the body takes (`bodies.py`)."""
+"""The key of a request's scope under which `edge.py` keeps the `BodyRoom` of the request (`bodies.py`)."""
 
 ANSWER_ROOM = "threadcast.answer_room"
-"""The key of a request's scope for the room that its answer takes (`answers.py`)."""
+"""The key of a request's scope for the `AnswerRoom` of the request (`answers.py`)."""

@@ -29,7 +29,7 @@ class FeedView(Protocol):
     """Encodes a feed for one connection, with its numbering."""
 
     def snapshot(self) -> bytes:
-        """Return the whole list as bytes to send; the numbering begins again."""
+        """Return the whole list as bytes to send, and restart the numbering."""
 
     def changes(self, changed: Sequence[ChatMeta], removed: Sequence[str]) -> bytes: ...
 

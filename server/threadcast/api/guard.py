@@ -5,9 +5,9 @@ its Origin is neither this server's own nor configured. Without authentication, 
 name (OWASP: Cross-Site Request Forgery Prevention; DNS rebinding). Programs other than browsers send no Origin, and are
 not affected.
 
-A server without tokens also refuses requests that came through a proxy: to the server all of them come from loopback,
-and everybody who reaches the proxy would be its owner. With tokens, a proxy may send another Host header than the
-browser did; `server.public_url` then tells which origin is this server's own.
+A server without tokens also refuses requests that came through a proxy: such requests appear to come from loopback, so
+everybody who can reach the proxy would have the rights of the server's owner. With tokens, a proxy may send another
+Host header than the browser did; in that case `server.public_url` names this server's own origin.
 
 The middleware also reads the page's session cookie: if the cookie is valid for the request, the middleware puts its
 token into `Authorization`, so that endpoints need no cookies.
@@ -37,7 +37,7 @@ not send them."""
 
 
 _ONCE = frozenset({b"authorization", b"origin", b"sec-fetch-site", PRINCIPAL_HEADER.encode("ascii")})
-"""Headers that a request may have once."""
+"""Headers that a request may have at most once."""
 
 
 class OriginGuard:
@@ -60,13 +60,13 @@ class OriginGuard:
             _check_once(scope)
             if not self._has_tokens:
                 _check_local(Headers(scope=scope))
-            if self._host:  # what the browser was told to call, whatever the proxy made of it
+            if self._host:  # the address that the browser called, even if the proxy changed the header
                 others = [header for header in scope["headers"] if header[0] != b"host"]
                 scope["headers"], scope["scheme"] = [(b"host", self._host), *others], self._scheme
             headers = Headers(scope=scope)
             scheme = scope.get("scheme", "http")
             if not self._has_tokens and self._host:
-                _check_local(headers)  # public_url says that people come from elsewhere
+                _check_local(headers)  # public_url shows that users come from other machines
             origin = headers.get("origin")
             is_foreign = origin is not None and not is_own_origin(headers, scheme) and not _is_public(scope, origin)
             if is_foreign and "*" not in self._allowed and origin not in self._allowed:
@@ -83,8 +83,8 @@ class OriginGuard:
 
 
 def _check_once(scope: Scope) -> None:
-    """Raise BadRequest if a header that tells who sends the request comes twice: a proxy in front may have believed the
-    other one (RFC 9110 §5.3)."""
+    """Raise BadRequest if a header that identifies the sender of the request occurs twice: a proxy in front may have
+    used the other value (RFC 9110 §5.3)."""
     told = [name for name, _ in scope["headers"] if name in _ONCE]
     if len(told) > len(set(told)):
         twice = next(name.decode() for name in told if told.count(name) > 1)

@@ -1,8 +1,8 @@
 """Replaces references to blobs by their data in an event stream (`&blobs=inline`), for clients that cannot fetch blobs.
 
 `InliningSend` wraps the server's `send` and changes whole blocks just before they are sent. So readers still share the
-original blocks, and the size limit of a slow reader's queue counts references, not megabytes (PROTOCOL §10). Blobs are
-read with the rights of the reader.
+original blocks, and the size limit of a slow reader's queue counts the references and not their data (PROTOCOL §10).
+Blobs are read with the rights of the reader.
 """
 
 import functools
@@ -45,7 +45,7 @@ class InliningSend:
         before = self._pieces[-1][-1:] if self._pieces else None
         self._pieces.append(body)
         if not is_last and before is not None and _END not in before + body:
-            return  # in the middle of a long block: wait for its end
+            return  # this is the middle of a long block: wait for its end
         *blocks, rest = b"".join(self._pieces).split(_END)
         lines = rest if is_last else _lines_before(rest)
         self._pieces = [rest[len(lines) :]] if len(lines) < len(rest) else []

@@ -1,7 +1,7 @@
 """Lists all limits that a client can reach, by name and unit, for `limits` of `GET /v1/caps` (PROTOCOL §18, SET-3).
 
-Most numbers are imported from the module that enforces them. The few that are part of a type, or of a module that the
-web half may not import, are repeated below; a test compares them with the original.
+Most numbers are imported from the module that enforces them. A few numbers are part of a type, or of a module that the
+web half may not import. They are repeated below, and a test compares them with the originals.
 """
 
 from threadcast.api.commands import PREFER_WAIT_MAX_SECONDS
@@ -42,7 +42,7 @@ ID_MAX_CHARACTERS = 128
 DECISIONS_MAX_COUNT = 100
 NOTE_MAX_CHARACTERS = 8_192
 WORKER_DEATHS_MAX_COUNT = 3
-"""These four are enforced by the types in `wire/commands.py`, and by `actor/actor.py`."""
+"""The types in `wire/commands.py`, and `actor/actor.py`, enforce these four limits."""
 
 
 def limits_of(edge: Edge) -> dict[str, float]:
@@ -105,6 +105,6 @@ def limits_of(edge: Edge) -> dict[str, float]:
 
 
 def _default_rounds(edge: Edge) -> int:
-    """Return the limit of rounds in the profile of a new chat. A thread may have another limit."""
+    """Return the limit of rounds in the profile of a new chat. A thread may set a different limit."""
     params = next((profile.params for profile in edge.profiles.all if profile.name == DEFAULT_PROFILE), {})
     return int(params.get("max_rounds", MAX_ROUNDS))

@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 LIST_DEFAULT, LIST_MAX = 50, 200
-"""Chats on a page, by default and at most."""
+"""The number of chats on a page: the default and the maximum."""
 
 LOOKED_AT_MAX = 2_000
-"""Chats that one request with a filter looks at: ten round trips to the store. If fewer chats match than the page
-wants, the page is short, and its `next_cursor` continues after the last chat that was looked at."""
+"""Maximum number of chats that one request with a filter looks at: ten round trips to the store. If fewer chats match
+than the page wants, the page is short, and its `next_cursor` continues after the last chat that was looked at."""
 
 SEARCH_MAX_CHARACTERS = 200
-"""Characters of `q`: as long as a title may be, since no title contains a longer text."""
+"""Maximum characters of `q`, equal to the maximum of a title, since no title contains a longer text."""
 
 _STEP = 200
 
@@ -45,7 +45,7 @@ _CURSOR = re.compile("([0-9]{1,16}):(.{1,128})", re.DOTALL)
 
 
 class Found(NamedTuple):
-    """A page of chats. `next_cursor` is None if and only if no chat follows that could match."""
+    """A page of chats. `next_cursor` is None if and only if no further chat could match."""
 
     chats: list[ChatMeta]
     next_cursor: str | None

@@ -1,9 +1,9 @@
 """The endpoints that list the resources and prompts of MCP servers, which a message can attach (MCP-3, MCP-4, PROTOCOL
 §13).
 
-In `threadcast serve`, the endpoints use the connections of the actors; a separate web process opens its own at the
-first request. If an MCP server does not answer, it is listed in `errors` beside the content of the others. The lists
-have only what this caller may attach (SEC-6).
+In `threadcast serve`, the endpoints use the connections of the actors; a separate web process opens its own connections
+at the first request. If an MCP server does not answer, `errors` lists this server; the answer still has the content of
+the other servers. The lists have only resources and prompts that this caller may attach (SEC-6).
 """
 
 from starlette.requests import Request

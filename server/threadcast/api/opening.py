@@ -61,8 +61,8 @@ async def opened(
     **told: object,
 ) -> AsyncIterator[ReaderConnection]:
     """Begin the answer, and cancel the block when the connection ends. `name` is the client's name for the stream.
-    `changes_blocks` tells that `send` changes blocks, so that all of them must go through it. `told` is added to the
-    log line about the stream's end."""
+    `changes_blocks`: `send` changes blocks, so all blocks must be sent through it. The fields of `told` are added to
+    the log line about the stream's end."""
     with anyio.CancelScope() as cancel_scope:
         tell_started(scope, 200)
         await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
@@ -83,7 +83,7 @@ async def opened(
         )
         scope["headers"] = []
         path = scope["path"]
-        del extensions, scope, send  # frees a kilobyte of middleware per stream, which is not needed any more
+        del extensions, scope, send  # frees the middleware, which is no longer needed: a kilobyte per stream
         edge.metrics.subscribers_inflight.inc()
         begun_at = time.monotonic()
         try:

@@ -11,9 +11,10 @@
     )
     async def delete_chat(request: Request) -> Response: ...
 
-The decorated name is then an `Endpoint`, which is a Starlette route. `routes.py` lists all endpoints, and
-`api/schema/openapi.py` makes the document from that list. An operation does not declare the error 401, which all but
-those with `is_open` share, nor the parameters of its path, which are described once in `openapi.py`.
+The decorated function becomes an `Endpoint`, which is a Starlette route. `routes.py` lists all endpoints, and
+`api/schema/openapi.py` makes the document from that list. An operation does not declare the error 401, because all
+operations without `is_open` have it. Neither does it declare the parameters of its path, which `openapi.py` describes
+once.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -62,9 +63,9 @@ register_url_convertor("chat", _ChatSegment())
 class Answer(NamedTuple):
     """An answer of status 2xx or 3xx, or another answer whose body is no `Failure`.
 
-    `kind` is the type that the handler encodes: a struct, a list or a union of structs. For an event stream it is the
-    type of each `data:` line, or the name of its schema. It is None if the body has no schema. `media_type` is "" if
-    there is no body.
+    `kind` is the type that the handler encodes: a struct, a list or a union of structs. For an event stream, `kind` is
+    the type of each `data:` line, or the name of its schema. `kind` is None if the body has no schema. `media_type` is
+    "" if there is no body.
     """
 
     description: str
@@ -100,8 +101,8 @@ def events(kind: object, description: str = "") -> Answer:
 class Operation:
     """The description of an endpoint in the OpenAPI document. As a decorator it turns the handler into an `Endpoint`.
 
-    `body` is the type that the handler decodes: of JSON Lines the type of a line, bytes for a body of `body_max_bytes`
-    or fewer bytes that no type describes. `is_open` tells that the endpoint needs no token. `is_asgi` tells that the
+    `body` is the type that the handler decodes. For JSON Lines it is the type of a line; for a body that no type
+    describes, it is bytes, at most `body_max_bytes` of them. `is_open`: the endpoint needs no token. `is_asgi`: the
     handler is an ASGI application, which sends its answer itself. `error_form` makes the bodies of error answers, for
     an endpoint in the format of another server.
     """
@@ -127,8 +128,8 @@ class Operation:
 
 
 class Endpoint(Route):
-    """The route of an operation. A HEAD may come in place of a GET, but not for an event stream, since it would hold
-    its connection open without ever getting a byte."""
+    """The route of an operation. A GET endpoint also answers HEAD, unless it sends an event stream: a HEAD of a stream
+    would hold its connection open without ever getting a byte."""
 
     def __init__(self, operation: Operation, handler: "Handler | ASGIApp") -> None:
         super().__init__(operation.path, handler, methods=[operation.method])

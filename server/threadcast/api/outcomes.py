@@ -29,9 +29,9 @@ _log = structlog.get_logger()
 @asynccontextmanager
 async def following(edge: Edge, chat_id: str, principal: Principal) -> AsyncIterator[AsyncIterator[LogMessage] | None]:
     """Yield the messages about the chat's log from now on. This also works before the chat exists: another request may
-    create the chat, after which a post of this one is accepted. Yields None for another principal's chat, after the
-    same work of the store as for an unknown chat, and while the store refuses subscriptions, which does not prevent the
-    post."""
+    create the chat, and then the post of this request is accepted. Yields None for another principal's chat, after the
+    same work of the store as for an unknown chat. Also yields None while the store refuses subscriptions, because the
+    post is possible without a subscription."""
     async with AsyncExitStack() as stack:
         log_messages: AsyncIterator[LogMessage] | None = None
         try:
@@ -48,7 +48,7 @@ async def following(edge: Edge, chat_id: str, principal: Principal) -> AsyncIter
 async def outcome_within(
     store: Log, log_messages: AsyncIterator[LogMessage] | None, request_id: str, seconds: float
 ) -> Ack | None:
-    """Return the outcome of a command, or None if it does not become known within `seconds`. Trouble with the store is
+    """Return the outcome of a command, or None if it does not become known within `seconds`. Errors of the store are
     logged, not raised, because the command is stored in any case."""
     if log_messages is None:
         return None

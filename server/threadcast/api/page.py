@@ -1,8 +1,8 @@
 """Serves the page at `/` and at its links, from the files in `static` that `scripts/web build` makes, and an operator's
 own pages (`server.pages`) at `/pages/`.
 
-A file under `assets/` has a hash of its content in its name, so browsers may cache it for ever. `index.html` is
-revalidated each time, and is the answer to every link into the page (`/c/<chat>`). A server without these files
+A file under `assets/` has a hash of its content in its name, so browsers may cache it for ever. Browsers revalidate
+`index.html` each time; the server returns it for every link into the page (`/c/<chat>`). A server without these files
 explains how to build them. The page uses the public endpoints like any other client.
 """
 
@@ -32,9 +32,9 @@ _POLICY = (
     "default-src 'self'; img-src 'self' data: blob: https:; media-src 'self' data: blob:; "
     "style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors "
 )
-"""Text of models and tools is shown, never run (CSP Level 3): only this server's scripts run. Images may come from any
-https address, because the page loads an answer's images after the user's click. Only `_MISSING` has inline styles, the
-page has none."""
+"""The policy of the page (CSP Level 3): only this server's scripts run, so text of models and tools is shown but never
+run. Images may come from any https address, because the page loads an answer's images after the user's click. Inline
+styles are allowed for `_MISSING`; the page has none."""
 
 _DIAGRAM_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -66,8 +66,8 @@ _MISSING = _PLAIN.format(
 
 
 def page_routes(frame_origins: Sequence[str] = (), pages: str = "") -> list[BaseRoute]:
-    """Return the routes of the page, and of the operator's pages in the directory `pages`; '' for no such pages. Only
-    pages of `frame_origins` may show the page in a frame; "self" is this server's own origin."""
+    """Return the routes of the page, and of the operator's pages in the directory `pages`; '' means that the operator
+    has no pages. Only pages of `frame_origins` may show the page in a frame; "self" is this server's own origin."""
     ancestors = " ".join("'self'" if each == "self" else each for each in frame_origins) or "'none'"
     headers = {**HEADERS, "Content-Security-Policy": _POLICY + ancestors}
 
@@ -79,7 +79,8 @@ def page_routes(frame_origins: Sequence[str] = (), pages: str = "") -> list[Base
         return FileResponse(index, headers={**headers, "Cache-Control": "no-cache"})
 
     async def diagram(_: Request) -> Response:
-        """The document of that frame. All enclosing frames must be allowed, not only the direct parent."""
+        """Return the document of the frame that draws diagrams. The policy must allow all enclosing frames, not only
+        the direct parent."""
         policy = _DIAGRAM_POLICY + " ".join(each for each in frame_origins if each != "self")
         return _built("diagram.html", {"Content-Security-Policy": policy.strip(), "Cache-Control": "no-cache"})
 
@@ -92,21 +93,22 @@ def page_routes(frame_origins: Sequence[str] = (), pages: str = "") -> list[Base
         Route("/c/{chat_id}", page),
         Route("/diagram", diagram),
         Route("/favicon.svg", icon),
-        # Packed for clients that accept gzip: a third of the bytes, once for each browser and build.
+        # Clients that accept gzip get a third of the bytes; each browser fetches the files once for each build.
         Mount("/assets", GZipMiddleware(Assets(), compresslevel=6)),
         *own,
     ]
 
 
 class _Pages(StaticFiles):
-    """Serves an operator's pages. They share the page's origin, and with that its cookies and storage, so only this
-    server's scripts may run in them, too. Every answer has that policy, also a 404.html, a redirect and an error."""
+    """Serves an operator's pages. These pages share the page's origin, and therefore its cookies and storage, so they
+    may run only this server's scripts, too. Every answer has that policy, including a 404.html, a redirect and an
+    error."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(directory=directory, html=True)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        if any(part.startswith(".") for part in Path(path).parts if part != "."):  # .git and .env are no pages
+        if any(part.startswith(".") for part in Path(path).parts if part != "."):  # .git and .env must not be served
             raise HTTPException(404, headers=HEADERS)
         try:
             response = await super().get_response(path, scope)
@@ -133,7 +135,7 @@ class Assets(StaticFiles):
         super().__init__(directory=STATIC / "assets", check_dir=False)
 
     async def check_config(self) -> None:
-        """Skip the check that the directory exists: without it, each file is simply not found."""
+        """Skip the check that the directory exists: if it is missing, each file is simply not found."""
 
     def file_response(self, *found: Any, **more: Any) -> Response:  # Any: the arguments are passed on unchanged
         response = super().file_response(*found, **more)

@@ -34,7 +34,7 @@ __all__ = ["chat_params", "checked_params", "in_order", "profile_of"]
 )
 async def chat_params(request: Request) -> Response:
     """`GET /v1/chats/{chat_id}/params`: returns `{"params": {key: {"value", "layer"}}}`. The layer is server, profile,
-    thread or command (SET-1); the last counts while the command's run is open.
+    thread or command (SET-1). Parameters of the layer `command` apply only while the command's run is open.
 
     Raises:
         NotFound: the caller has no such chat.

@@ -46,12 +46,13 @@ class Models(Protocol):
         """Return every known model by its full name."""
 
     def samplers(self, model: str | None = None) -> Collection[str]:
-        """Return the sampling parameters that `model` takes; if it is None, those that at least one model takes."""
+        """Return the sampling parameters that `model` takes; if `model` is None, return the parameters that at least
+        one model takes."""
 
 
 class McpContents(Protocol):
-    """The resources and prompts of MCP servers. `roles` are those of the caller, who gets only what the operator
-    allows."""
+    """The resources and prompts of MCP servers. `roles` are the roles of the caller; the caller gets only content that
+    the operator allows for these roles."""
 
     async def settled(self) -> None:
         """Wait for a short time until each server was tried once."""

@@ -76,24 +76,25 @@ _log = structlog.get_logger()
 
 ACK_WAIT_SECONDS = 2.0
 """Seconds that a request waits for the effect of a command that usually takes effect at once: `abort`, `set_params` and
-commands of the server's own. After that it answers 202 (PROTOCOL §3)."""
+commands of the server's own. After this time the request is answered 202 (PROTOCOL §3)."""
 
 POST_TRIES = 3
-"""Attempts to post one command, all with the same nonce, while the store does not answer; then the request fails with
-503."""
+"""Maximum number of attempts to post one command while the store does not answer, all with the same nonce. After the
+last attempt the request fails with 503."""
 
 Kept: TypeAlias = Literal["accepted", "duplicate", "aborted"]
-"""The status that the caller of a command is given: stored now, stored before, or an abort of a chat in which nothing
-runs."""
+"""The status that the sender of a command gets: the command was stored now, was stored before, or is an abort of a chat
+in which nothing runs."""
 
 
 FREE_BYTES = 4_096
-"""Commands of this size that end or remove something are admitted to callers who store as much as they may."""
+"""Maximum bytes of commands that end or remove something and are therefore accepted even from callers whose storage is
+full."""
 
 _ALWAYS_ADMITTED = (Abort, IdeToolClaim, RemoveMessage, ToolDecision, ToolDecisions)
 
 _STARTS_TOOLS = (*get_args(Queueable), ToolDecision, ToolDecisions)
-"""Commands after which tools may run, and need the caller's credentials. An accepted preview is a run, too."""
+"""Commands after which tools may run that need the caller's credentials. An accepted preview begins a run, too."""
 
 
 async def prepared(edge: Edge, principal: Principal, chat_id: str, command: Command, body_bytes: int) -> Command:
@@ -102,13 +103,13 @@ async def prepared(edge: Edge, principal: Principal, chat_id: str, command: Comm
 
     Raises:
         InvalidContent, TooLarge, BadRequest, Forbidden: the command may not be posted.
-        StorageFull: the principal stores as much as it may.
+        StorageFull: the principal has reached a storage limit.
         NotFetched: an MCP server did not return an attachment.
         NotFound: the caller has deleted the chat, or the command does not create chats and the caller has no such chat.
         IdTaken: the command creates chats, and another principal has a chat of this id.
     """
     if body_bytes > FREE_BYTES or not isinstance(command, _ALWAYS_ADMITTED):
-        # Attachments of MCP servers are larger than the body that names them, so the account is read anew.
+        # MCP attachments may be larger than the body that names them, so the account is always read anew.
         least_bytes = SMALL_BYTES + 1 if getattr(command, "attachments", None) else 0
         size_bytes = max(body_bytes, least_bytes) + await _copied_bytes(edge, principal, command)
         creates = chat_id if isinstance(command, CREATES_CHAT) else ""
@@ -152,7 +153,7 @@ async def _answers_questions(
     edge: Edge, principal: Principal, chat_id: str, command: ToolDecision | ToolDecisions
 ) -> bool:
     """Return whether all decisions are about questions of the caller's own chat, which are no approvals (PROTOCOL §11).
-    A question that was answered a moment ago counts, so that the caller learns that."""
+    A question that was answered a moment ago counts as well, so that the caller learns of that answer."""
     try:
         await edge.own(chat_id, principal)
     except NotFound:
@@ -214,7 +215,7 @@ async def post(
 
 
 def status_of(edge: Edge, command: Command, request: PostRequest, outcome: PostOutcome) -> Kept:
-    """Return the status that the caller is given for the outcome of a post, and log an accepted command.
+    """Return the status that the sender gets for the outcome of a post, and log an accepted command.
 
     Raises:
         IdempotencyMismatch: the request id was used for another body.
@@ -250,8 +251,8 @@ async def lay_down(
     *,
     new_mode: str = "",
 ) -> None:
-    """Post a command as `post_command` does, for an endpoint that makes the request id itself. `new_mode` is the
-    profile of a chat that the command creates.
+    """Post a command like `post_command`, for an endpoint that makes the request id itself. `new_mode` is the profile
+    of a chat that the command creates.
 
     Raises:
         InvalidContent, TooLarge, BadRequest, Forbidden: the command may not be posted.
@@ -266,8 +267,9 @@ async def lay_down(
 
 
 async def carry_out(edge: Edge, principal: Principal, chat_id: str, command: InternalCommand) -> bool | None:
-    """Post a command of the server's own to a chat of the caller's. Returns whether it had an effect: False also for a
-    chat that does not exist, None if the outcome was not known within `ACK_WAIT_SECONDS`. Raises Unavailable."""
+    """Post a command of the server's own to a chat of the caller's. Returns whether the command had an effect: False
+    also if the chat does not exist, None if the outcome did not become known within `ACK_WAIT_SECONDS`. Raises
+    Unavailable."""
     async with following(edge, chat_id, principal) as log_messages:
         if await lay_down_internal(edge, principal.id, chat_id, command) is not PostOutcome.ACCEPTED:
             return False
@@ -276,8 +278,8 @@ async def carry_out(edge: Edge, principal: Principal, chat_id: str, command: Int
 
 
 async def lay_down_internal(edge: Edge, owner: str, chat_id: str, command: InternalCommand) -> PostOutcome:
-    """Post a command of the server's own to an existing chat of `owner`; without such a chat it has no effect. Raises
-    Unavailable."""
+    """Post a command of the server's own to an existing chat of `owner`; without such a chat the command has no effect.
+    Raises Unavailable."""
     return await post(edge, command, post_of(chat_id, owner, command, "exempt"))
 
 
@@ -287,8 +289,8 @@ def cancel_of(request_id: str) -> CancelQueued:
 
 
 def client_post(chat_id: str, principal: Principal, command: Command, digest: str | None = None) -> PostRequest:
-    """Return the request that posts a client's command. `digest` is that of the body as the client sent it; None takes
-    that of the command."""
+    """Return the request that posts a client's command. `digest` is the digest of the body as the client sent it; with
+    None, the digest of the command is used."""
     kind: PostKind = "exempt" if isinstance(command, EXEMPT_FROM_QUEUE_LIMIT) else "normal"
     creates = isinstance(command, CREATES_CHAT)
     return post_of(chat_id, principal.id, command, kind, digest, sender=principal, creates=creates)
@@ -305,7 +307,8 @@ def post_of(
     creates: bool = False,
     about: str = "",
 ) -> PostRequest:
-    """Return the request that posts a command to a chat of `owner`; the fields are those of `PostRequest`."""
+    """Return the request that posts a command to a chat of `owner`; the arguments have the meaning of the fields of
+    `PostRequest`."""
     body = encode_command(command)
     return PostRequest(
         chat_id=chat_id,

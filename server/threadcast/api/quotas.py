@@ -1,7 +1,7 @@
 """The quota of runs per caller, checked before a command that begins a run is stored (AUTH-4).
 
-A run is counted under the chat and the request id of its command, so a command that is sent twice counts once. The
-time windows slide, and the store counts, so a quota holds for all web processes together. A refused command does not
+A run is counted under the chat and the request id of its command, so a command that is sent twice counts once. The time
+windows slide. The store counts the runs, so a quota holds for all web processes together. A refused command does not
 count.
 """
 
@@ -33,14 +33,14 @@ _log = structlog.get_logger()
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """The runs that a caller may begin within an hour and within 24 hours; 0 is no limit."""
+    """The number of runs that a caller may begin within an hour and within 24 hours; 0 means no limit."""
 
     per_hour: int = 0
     per_day: int = 0
 
 
 class Quotas:
-    """Counts runs. `default` is the quota of every principal that has none of its own; `own` is by principal id."""
+    """Counts runs. `own` maps ids of principals to their quotas; all other principals have the quota `default`."""
 
     def __init__(self, store: Allowances, metrics: Metrics, default: Quota, own: Mapping[str, Quota]) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class Quotas:
         self._own = own
 
     async def spend(self, principal: Principal, chat_id: str, command: Command | InternalCommand) -> str | None:
-        """Count the run that `command` begins. Returns the name under which it was counted, or None if nothing was
+        """Count the run that `command` begins. Returns the name under which the run was counted, or None if nothing was
         counted: the command begins no run, the principal has no quota, or the same command was counted before.
 
         Raises:
@@ -73,7 +73,7 @@ class Quotas:
             return
         try:
             await self._store.return_allowance(principal.id, name)
-        except Failed as trouble:  # the caller is answered nevertheless; one run too many stays counted
+        except Failed as trouble:  # the caller gets an answer all the same; one run too many stays counted
             _log.warning("turn.not_returned", principal=principal.id, error=trouble.message)
 
 

@@ -1,7 +1,7 @@
 """Loads and folds a chat for an answer; in a thread if the chat is large.
 
-Folding and encoding a chat of ten thousand messages takes a tenth of a second. On the event loop, this would stop every
-stream of the process for as long.
+Folding and encoding a chat of ten thousand messages takes a tenth of a second. On the event loop, this work would stop
+every stream of the process for the same time.
 """
 
 from collections.abc import Callable

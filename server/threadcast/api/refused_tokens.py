@@ -1,9 +1,9 @@
-"""Logs and slows the answers 401 to an address, whose program guesses tokens or still uses a token that was removed.
+"""Logs and delays the 401 answers to an address from which a program guesses tokens or still uses a removed token.
 
-A token is 256 random bits (`threadcast token`), so nobody guesses one; this module bounds only the log and the
-work. Requests with a valid token are never slowed, whoever else has the same address. A slowed answer
-holds a connection and a task, so only a few answers wait at once; a further answer comes at once and closes its
-connection. All tables are bounded, because a caller with many addresses would fill them.
+A token is 256 random bits (`threadcast token`), so guessing a token is hopeless; this module only limits the log and
+the work that such requests cause. Requests with a valid token are never delayed, even if other callers have the same
+address. A delayed answer holds a connection and a task, so only a few answers wait at the same time; a further answer
+is sent at once and closes its connection. All tables are bounded, because a caller with many addresses would fill them.
 """
 
 import asyncio
@@ -24,24 +24,28 @@ __all__ = ["RefusedTokens"]
 _log = structlog.get_logger()
 
 MINUTE_SECONDS = 60.0
-"""The time for which 401s of one address are counted, and in which the log gets at most one line about it."""
+"""Seconds in which the 401 answers to one address are counted, and in which the log gets at most one line about that
+address."""
 
 REMEMBERED_MAX = 10_000
-"""Addresses that are counted at once, about 3 MB. For a further address the oldest is forgotten."""
+"""Maximum number of addresses that are counted at the same time, about 3 MB. A further address replaces the oldest
+address."""
 
 LINES_MAX = 100
-"""Lines of the log within a minute, of all addresses together. One line without an address sums up the rest."""
+"""Maximum log lines within a minute for all addresses together. One line without an address sums up the rest."""
 
 WAITING_MAX = 500
-"""Slowed answers that wait at once in this process; each takes about 20 kB with its connection."""
+"""Maximum number of delayed answers that wait at the same time in this process; each takes about 20 kB with its
+connection."""
 
 WAITING_OF_ONE_MAX = 10
 """Maximum number of delayed 401 answers that wait for one address at the same time. A program that sends its requests
-one after the other never has more than one."""
+one after the other never has more than one waiting answer."""
 
 
 class _Address:
-    """The 401s of one address in the minute that ends at `ends_at`; `logged` of `count` are in the log already."""
+    """The 401 answers to one address in the minute that ends at `ends_at`: `count` answers, of which the log already
+    reports `logged`."""
 
     __slots__ = ("count", "ends_at", "logged")
 
@@ -52,7 +56,7 @@ class _Address:
 
 
 class RefusedTokens:
-    """The 401s of this process. `proxies` are the networks of trusted proxies, besides loopback."""
+    """Counts the 401 answers of this process. `proxies` are the networks of trusted proxies, besides loopback."""
 
     def __init__(
         self, limits: Limits = DEFAULT_LIMITS, proxies: Iterable[str] = (), *, minute_seconds: float = MINUTE_SECONDS
@@ -60,7 +64,7 @@ class RefusedTokens:
         self._free = limits.unauthorized_per_minute
         self._delay_seconds = limits.unauthorized_delay_seconds
         self._proxies = networks_of((*LOOPBACK, *proxies))
-        self._addresses: dict[str, _Address] = {}  # in the order of their ends
+        self._addresses: dict[str, _Address] = {}  # in the order of `ends_at`
         self._waiting: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._minute_seconds = minute_seconds
@@ -100,7 +104,8 @@ class RefusedTokens:
         return found.count
 
     def _end_minutes(self) -> None:
-        """Log the counts of the addresses whose minute has ended, and forget those that were silent in it."""
+        """Log the counts of the addresses whose minute has ended, and forget the addresses without a 401 answer in that
+        minute."""
         now = time.monotonic()
         self._timer = None
         while self._addresses:
@@ -116,7 +121,7 @@ class RefusedTokens:
         self._log("", 0, now)
 
     def _log(self, caller: str, count: int, now: float) -> None:
-        """Log a line, unless there were too many within a minute."""
+        """Log a line, unless there were too many lines within a minute."""
         if now >= self._lines_end_at:
             if self._unlogged:
                 _log.warning("auth.refused", address="others", count=self._unlogged)

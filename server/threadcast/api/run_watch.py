@@ -1,4 +1,4 @@
-"""Follows a chat's events from now on, for a reader inside this process, and returns every event once, in order.
+"""Follows the future events of a chat for a reader inside this process, and returns every event once, in order.
 
 After a gap, a reconnected channel or a long silence, `RunWatch` reads the log and continues at its position
 (`log_tail.py`). If it cannot continue, it raises Unavailable.
@@ -23,7 +23,8 @@ from threadcast_protocol.wire.events import Event
 __all__ = ["RunWatch", "join_chat", "watch_chat"]
 
 CHECK_EVERY_SECONDS = 5.0
-"""Seconds of silence after which the head is compared with the store's, because pub/sub may lose a message."""
+"""Seconds of silence after which the watch compares its head with the store's head, because pub/sub may lose a
+message."""
 
 CATCH_UP_SECONDS = 30.0
 """Seconds that the store may be unreachable in the middle of a run; clients of one-shot endpoints give up after about a
@@ -72,7 +73,7 @@ class RunWatch:
 
         Raises:
             NotFound: the chat was deleted.
-            Unavailable: the events after the last one cannot be read any more.
+            Unavailable: the events after the last returned event can no longer be read.
         """
         try:
             return await self._next(within_seconds)

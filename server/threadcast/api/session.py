@@ -2,8 +2,9 @@
 
 The cookie holds the token itself, so every process can check it without a store of sessions, and removing a token from
 the configuration ends its sessions. `HttpOnly` hides the cookie from scripts, and `SameSite=Strict` keeps it out of
-requests that other sites cause (RFC 6265bis §5.6.7). Neither stops another origin of the same site, such as another
-port of the same host, so the cookie is accepted only in requests of this server's own page (`bearer_of_cookie`).
+requests that other sites cause (RFC 6265bis §5.6.7). Neither attribute stops another origin of the same site, such as
+another port of the same host, so the cookie is accepted only in requests of this server's own page
+(`bearer_of_cookie`).
 """
 
 import re
@@ -22,8 +23,8 @@ from threadcast_protocol.wire.server_info import Session
 __all__ = ["bearer_of_cookie", "close_session", "is_own_origin", "open_session", "read_session", "wants_tokens"]
 
 SESSION_SECONDS = 30 * 24 * 3600
-"""Seconds that a browser stays signed in. Use does not prolong them, because an answer that arrives after the user has
-signed out would set the cookie again."""
+"""Seconds that a browser stays signed in. Use of the session does not prolong this time: an answer that arrives after
+the user has signed out would otherwise set the cookie again."""
 
 _NAME = "threadcast-session"
 
@@ -87,15 +88,16 @@ async def close_session(request: Request) -> Response:
 
 
 def bearer_of_cookie(headers: Headers, method: str, scheme: str) -> str | None:
-    """Return the token of the session cookie; None without a cookie, and if another site's page may have caused the
+    """Return the token of the session cookie; None if there is no cookie, or if another site's page may have caused the
     request. `scheme` is the request's scheme as this server sees it.
 
     Over https only the cookie with the prefix counts: another host of the same domain, or an attacker on the network,
-    can set a cookie without it, and would sign the user in as somebody else, who then reads what the user writes
-    (RFC 6265bis §8.6).
+    can set a cookie without the prefix. Such a cookie would sign the user in to the attacker's account, in which the
+    attacker reads the user's messages (RFC 6265bis §8.6).
 
-    Browsers send `Origin` with every request except plain GETs (Fetch, "append a request `Origin` header"). For those,
-    `Sec-Fetch-Site` tells whether the page is this server's; browsers omit it over plain HTTP from another machine.
+    Browsers send `Origin` with every request except plain GETs (Fetch, "append a request `Origin` header"). For plain
+    GETs, `Sec-Fetch-Site` tells whether the page is this server's; browsers omit this header over plain HTTP from
+    another machine.
     """
     cookies = cookie_parser(headers.get("cookie", ""))
     secure = cookies.get(f"__Host-{_name(headers)}")
@@ -139,7 +141,7 @@ def _name(headers: Headers) -> str:
 
 
 def _set_cookie(response: Response, headers: Headers, token: str, seconds: int) -> None:
-    """Set the cookie, or delete it if `seconds` is 0. Behind a proxy that ends TLS, only the browser's Origin tells
+    """Set the cookie, or delete it if `seconds` is 0. Behind a proxy that ends TLS, only the browser's `Origin` shows
     that the page uses https. The prefix prevents other hosts of the domain from setting this cookie (RFC 6265bis
     §4.1.3.2)."""
     plain = _name(headers)

@@ -1,6 +1,6 @@
 """Writes a request's body to a temporary file, for bodies that are too large for memory.
 
-The file has no name, so the system deletes it when it is closed, also when the process is killed
+The file has no name, so the system deletes the file when it is closed, even if the process is killed
 (`tempfile.TemporaryFile`). It is created in the directory for temporary files, which `TMPDIR` names.
 """
 
@@ -27,15 +27,15 @@ PIECE_BYTES = 1_048_576
 """The size of one read from the file."""
 
 LARGE_LINE_BYTES = 1_048_576
-"""The size from which lines are read one at a time in the process (`large_read`): a line of 22 MiB and its decoded
-content are in memory together."""
+"""Bytes from which on lines are read one at a time in the process (`large_read`), because a line of up to 22 MiB and
+its decoded content are in memory together."""
 
 WRITE_BYTES = 131_072
-"""The size of one write to the file: this much of each body that arrives is in memory."""
+"""The size of one write to the file: at most this many bytes of each arriving body are in memory."""
 
 _writers = anyio.CapacityLimiter(4)
-"""Threads that write bodies, for all requests: with more of them, each waits longer for the interpreter's lock, and so
-does the event loop."""
+"""Number of threads that write the bodies of all requests. With more threads, each thread and the event loop would wait
+longer for the interpreter's lock."""
 
 
 class Spool:
@@ -48,8 +48,8 @@ class Spool:
         values_max: int = DEFAULT_LIMITS.body_max_values,
         is_left: Callable[[], bool] = bool,
     ) -> None:
-        """`values_max`: values in the JSON of one line. Decoding a line stops all other threads, also the event loop's:
-        33 MB of empty lists took 17 s."""
+        """`values_max`: the maximum number of values in the JSON of one line. Decoding a line stops all other threads,
+        including the event loop's: 33 MB of empty lists took 17 s."""
         self._file = file
         self._values_max = values_max
         self._is_left = is_left
@@ -77,8 +77,8 @@ class Spool:
                 yield self.read(span.offset, span.length)
 
     def spans(self, start: int = 0, end: int | None = None) -> Iterator[tuple[LineSpan, bytes | None]]:
-        """Yield lines, see `threadcast.chat.import_files.Lines`. Also refuses lines that are too long, or have too many
-        values, before they are read as a whole."""
+        """Yield lines, see `threadcast.chat.import_files.Lines`. Refuses a line that is too long, or has too many
+        values, before the whole line is read."""
         offset, number, empty, length, is_blank = start, 0, 0, 0, True
         bounds: JsonBounds | None = None
         stop = os.fstat(self._file.fileno()).st_size if end is None else end
@@ -95,7 +95,7 @@ class Spool:
                 first = offset + upto - length
                 if length > LINE_MAX_BYTES:
                     raise TooLarge(f"line {number + 1} is longer than {LINE_MAX_BYTES} bytes", path=f"/{number + 1}")
-                if length > self._values_max:  # shorter lines cannot have so many values
+                if length > self._values_max:  # a shorter line cannot exceed the maximum of values
                     if bounds is None:
                         bounds = JsonBounds(self._values_max, f"line {number + 1}", f"/{number + 1}")
                         part = self.read(first, length)
@@ -116,7 +116,7 @@ class Spool:
             yield LineSpan(offset - length, length, number + 1), None
 
     def _bound(self, bounds: JsonBounds, part: bytes, first: int, length: int) -> None:
-        """Count the values of a line so far, of which `part` is the latest part. Raises TooLarge."""
+        """Count the values of the part of a line that has been read; `part` is its newest piece. Raises TooLarge."""
         if not bounds.is_within(part):
             with large_read():
                 for _ in bounds.check_slices(lambda start, size: self.read(first + start, size), length):

@@ -1,8 +1,10 @@
-"""Bounds what one caller may store (SEC-5). The check comes before a command, a file or an import is stored.
+"""Limits the number of bytes and chats that one caller may store (SEC-5). The check comes before a command, a file or
+an import is stored.
 
 The store keeps an account of each principal (`store/ports/accounts.py`). Reading it costs 16 small commands, so small
-commands of a caller far below its bounds are admitted by an account that was read up to `FRESH_SECONDS` ago. Requests
-that arrive at the same moment may exceed the bound by as much as `limits.bodies_per_principal_bytes` in each process.
+commands of a caller far below its bounds are checked against an account that was read up to `FRESH_SECONDS` ago.
+Requests that arrive at the same moment may exceed the bound by as much as `limits.bodies_per_principal_bytes` in each
+process.
 """
 
 from collections import Counter, OrderedDict
@@ -21,28 +23,30 @@ __all__ = ["SMALL_BYTES", "StorageBounds"]
 _T = TypeVar("_T")
 
 FRESH_SECONDS = 5.0
-"""Seconds for which an account counts as known. Within them a caller adds at most `SMALL_BYTES` a command."""
+"""Seconds for which an account that was read is used again. In this time each command of the caller adds at most
+`SMALL_BYTES`."""
 
 SMALL_BYTES = 65_536
-"""A command with more bytes is admitted by a fresh account only."""
+"""Bytes of a command above which the account is read anew."""
 
 NEAR_SHARE = 0.9
-"""From this share of a bound on, every command is admitted by a fresh account only."""
+"""Share of a bound from which on the account is read anew for every command."""
 
 KNOWN_MAX_COUNT = 10_000
-"""Accounts that are remembered, some 2 MB; the one that was used least recently is forgotten first."""
+"""Maximum number of accounts in memory, some 2 MB; the least recently used account is dropped first."""
 
 RECOUNT_SECONDS = 60.0
-"""Seconds between two recounts of a principal by one process. A recount finds what has expired since, and costs up to
-some seconds of small commands for 100,000 chats, so callers at their bound must not cause one with each request."""
+"""Seconds between two recounts of a principal by one process. A recount finds stored data that has expired since the
+last recount. For 100,000 chats it sends small commands for up to some seconds, so callers at their bound must not cause
+a recount with each request."""
 
 
 class _Store(Accounts, Index, Protocol):
-    """The parts of the store that tell how much a principal stores, and whether a chat exists."""
+    """The parts of the store that report how much a principal stores, and whether a chat exists."""
 
 
 class _Known:
-    """An account as it was last read, with what this process has admitted since."""
+    """An account as it was last read, plus the bytes and chats that this process has admitted since."""
 
     def __init__(self, account: Account, read_at: float) -> None:
         self.bytes_count = account.bytes_count
@@ -51,7 +55,7 @@ class _Known:
 
 
 class StorageBounds:
-    """Admits what callers store. A bound of 0 is no bound."""
+    """Admits or refuses data that callers want to store. A bound of 0 means no bound."""
 
     def __init__(self, store: _Store, metrics: Metrics, max_bytes: int, max_chats: int) -> None:
         self._store = store
@@ -63,11 +67,11 @@ class StorageBounds:
         self._recounted_at: OrderedDict[str, float] = OrderedDict()
 
     async def admit(self, principal_id: str, size_bytes: int, *, creates: str = "") -> None:
-        """Check that the principal may store `size_bytes` more. `creates` is the id of a chat that the request creates
-        unless the chat exists; "" for none.
+        """Check that the principal may store `size_bytes` more. `creates` is the id of the chat that the request
+        creates unless it exists; "" if the request creates no chat.
 
         Raises:
-            StorageFull: the principal has reached a bound, also after its account was counted anew.
+            StorageFull: the principal has reached a bound, and a new count of its account confirmed this.
             Unavailable: the store does not answer.
         """
         if not self._max_bytes and not self._max_chats:
@@ -81,7 +85,7 @@ class StorageBounds:
             if not self._fits(known, size_bytes, new_chats) and self._may_recount(principal_id):
                 await self._store.recount(principal_id)
                 known = await self._read(principal_id)
-            # If only the number of chats is reached, messages to chats that exist are admitted.
+            # If only the maximum number of chats is reached, messages to existing chats are admitted.
             if not self._fits(known, size_bytes, new_chats) and (
                 not self._fits(known, size_bytes, 0) or await self._store.meta(creates) is None
             ):
@@ -92,8 +96,8 @@ class StorageBounds:
 
     @asynccontextmanager
     async def reserved(self, principal_id: str, size_bytes: int, *, creates: str = "") -> AsyncIterator[None]:
-        """Admit as `admit` does, and count the bytes for other requests until the block ends, in which they are stored.
-        For files and imports, of which many may come at the same moment."""
+        """Admit like `admit`, and count the bytes against other requests until the end of the block, which stores them.
+        Use this for files and imports, because many of them may arrive at the same moment."""
         await self.admit(principal_id, size_bytes, creates=creates)
         self._reserved_bytes[principal_id] += size_bytes
         try:

@@ -33,13 +33,13 @@ from threadcast_protocol.wire.principal import Principal
 __all__ = ["subscribe"]
 
 FIELDS_MAX = 200
-"""Fields of a query: the chats of a stream, and all other parameters."""
+"""Maximum fields of a query: room for the chats of a stream and all other parameters."""
 
 
 class _Wish(NamedTuple):
-    """The decoded request of a stream. `stream_position` is the SSE id to resume from, or ''; `stream_id` may be ''
-    too. `inlines` asks for data in place of references to blobs.
-    `hidden`: those of the chats that belong to other principals."""
+    """The decoded request of a stream. `stream_position` is the SSE id from which the stream resumes, or ''.
+    `stream_id` is '' for a stream without a name. `inlines` asks for data in place of references to blobs. `hidden` are
+    the chats that belong to other principals."""
 
     chat_ids: list[str]
     stream_position: str
@@ -99,8 +99,8 @@ _NO_VISIT = nullcontext()
 async def _one(
     edge: Edge, principal: Principal, wish: _Wish, scope: Scope, receive: Receive, send: Send
 ) -> AsyncGenerator[None]:
-    """Run a stream of one chat, whose blocks all readers share; yields once, when the answer has begun. Everything is
-    in one generator, because each open stream keeps its frame."""
+    """Run a stream of one chat, whose blocks all readers share; yields once, when the answer has begun. All code is in
+    one generator, because each open stream keeps the frame of every running generator in memory."""
     (chat_id,) = wish.chat_ids
     with edge.hub.admitted(principal.id):
         wish = await _checked(edge, principal, wish, scope, receive)
@@ -199,7 +199,8 @@ def _wish_of(scope: Scope) -> _Wish:
         raise BadRequest(f"a stream holds at most {CHATS_MAX} chats; open another one", path="/chat_id")
     for chat_id in chat_ids:
         check_chat_id(chat_id)
-    # EventSource sends Last-Event-ID when it reconnects, so the header is newer than the address, which stays the same.
+    # EventSource sends Last-Event-ID when it reconnects, so the header is newer than the position in the URL, which
+    # stays the same.
     sent = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
     stream_position = sent or query.get("from", [""])[0]
     return _Wish(

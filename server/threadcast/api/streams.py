@@ -53,7 +53,7 @@ async def change_stream(request: Request) -> Response:
     stream_id = check_id(request.path_params["stream_id"], "stream_id")
     body = read_change(await read_json(request, BODY_MAX_BYTES))
     for addition in body.add:
-        await edge.is_hidden(addition.chat_id, principal)  # raises NotFound; the stream looks at it again
+        await edge.is_hidden(addition.chat_id, principal)  # raises NotFound; the stream checks the chat again
     pairs = [(addition.chat_id, addition.last_event_id) for addition in body.add]
     change = Change(secrets.token_hex(16), pairs, body.remove)
     try:

@@ -1,7 +1,7 @@
 """Puts the messages back into a trace that refers to them (`agent_loop/tracing.py`), as the chat holds them now.
 
-A message that was removed is left out. When messages were removed or changed since, or when there are more than a trace
-shows, the round's `cut` says so. It is pure.
+A message that was removed is left out. If messages were removed or changed since, or if there are more messages than a
+trace shows, the round's `cut` contains `messages`. It is pure.
 """
 
 from collections.abc import Mapping
@@ -15,8 +15,9 @@ __all__ = ["has_references", "with_messages"]
 
 MESSAGES_MAX_COUNT = 200
 CHARACTERS_MAX_COUNT = 250_000
-"""The most messages of a round and the length of their texts, as a stored record also has at most: the newest ones are
-shown. Without a bound, a run of many rounds in a long chat would be a trace of hundreds of megabytes."""
+"""Maximum number of messages of a round, and maximum characters of their texts, in a trace. A stored record has the
+same limits. The newest messages are shown. Without a bound, a run of many rounds in a long chat would be a trace of
+hundreds of megabytes."""
 
 
 def has_references(record: JsonObject) -> bool:

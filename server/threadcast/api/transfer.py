@@ -1,9 +1,9 @@
 """The endpoints that export and import chats (PROTOCOL §1, SES-6).
 
-The body of an import is written to a temporary file and checked as a whole; one bad line refuses the whole body. Then
-each chat is posted to its inbox, a large chat as several commands, so the chat's actor stays the only writer, and a
-crash in between loses nothing. A chat that already exists is not changed. `chat/exports.py` writes the format, and
-`chat/import_files.py` reads it.
+The body of an import is written to a temporary file and checked as a whole; if one line is invalid, the whole body is
+refused. Then each chat is posted to its inbox as one command, or as several commands if it is large. So the chat's
+actor stays the only writer, and a crash in between loses nothing. A chat that already exists is not changed.
+`chat/exports.py` writes the format, and `chat/import_files.py` reads it.
 """
 
 import hashlib
@@ -55,14 +55,16 @@ _T = TypeVar("_T")
 _Args = TypeVarTuple("_Args")
 
 IMPORTS_AT_ONCE = 8
-"""Chats of one body that are imported concurrently; one large body must not crowd out other requests."""
+"""Maximum number of chats of one body that are imported concurrently, so that one large body does not crowd out other
+requests."""
 
 IMPORT_WAIT_SECONDS = 10.0
 """Seconds that the POST waits for the outcomes of all chats; chats without an outcome by then are reported as
 `accepted`."""
 
 PART_WAIT_SECONDS = 10.0
-"""Seconds that the POST waits for each part of a large chat, so that it waits as long as parts take effect."""
+"""Seconds that the POST waits for the next part of a large chat to take effect. The POST waits longer in all, as long
+as parts take effect."""
 
 ROOM_PAUSE_SECONDS = 0.25
 """Seconds between two attempts to post a part to an inbox that is full. An inbox has room for 1,000 parts."""
@@ -111,8 +113,8 @@ async def _export(
     request: Request, edge: Edge, meta: ChatMeta, room: AnswerRoom, chat: ChatExport, held: Mapping[str, int]
 ) -> AsyncGenerator[bytes]:
     """Yield the export in slices: its lines without blobs, and then one blob after the other, because the whole export
-    may be too large for memory. If a blob is deleted meanwhile, or waits too long for the caller's other answers, the
-    answer ends early, which the reader notices by the counts in the header."""
+    may be too large for memory. If a blob has been deleted, or waits too long for the caller's other answers, the
+    answer ends early. The reader notices this by the counts in the header."""
     piece = bytearray()
     for each in export_lines(chat, len(held)):
         piece += each
@@ -122,7 +124,7 @@ async def _export(
     yield bytes(piece)
     del piece, chat
     for name, size_bytes in held.items():
-        room.give_back()  # what the client has read by now; the turn would wait for it
+        room.give_back()  # the client has read these bytes by now, and the turn would wait for them
         async with edge.answers.turn(request, size_bytes * 4 // 3):  # in base64
             blob = await edge.store.get_blob(meta.chat_id, meta.owner, name)
             if blob is None:
@@ -207,8 +209,8 @@ async def _in_thread(work: Callable[[Unpack[_Args]], _T], *args: *_Args) -> _T:
 
 
 def _report_of(order: list[str], results: dict[str, str | ThreadcastError]) -> ImportReport:
-    """Return the results of all chats, in the order of the body. A result is an error, or the name of a list of the
-    report."""
+    """Return the results of all chats, in the order of the body. A chat's result is an error, or the name of the list
+    in the report to which the chat belongs."""
     imported, skipped, accepted = (
         [chat_id for chat_id in order if results[chat_id] == name] for name in ("imported", "skipped", "accepted")
     )
@@ -260,7 +262,7 @@ async def _import_one(edge: Edge, principal: Principal, file: Spool, chat: ChatI
 async def _store_chat(
     edge: Edge, principal: Principal, file: Spool, chat: ChatInFile, meta: ChatMeta | None, deadline: float
 ) -> str:
-    """Store the chat and wait for the outcome; returns and raises what `_import_one` does."""
+    """Store the chat and wait for the outcome. Returns the same values and raises the same errors as `_import_one`."""
     chat_id = chat.header.chat_id
     if chat.header.blob_count:
         await _put_blobs(edge, principal, file, chat)
@@ -269,11 +271,11 @@ async def _store_chat(
         match outcome:
             case PostOutcome.ACCEPTED:
                 edge.metrics.commands_accepted.labels("import").inc()
-            case PostOutcome.DUPLICATE:  # the same body was sent before: the import is done, or still waits
+            case PostOutcome.DUPLICATE:  # the same body was sent before: the import has taken effect, or still waits
                 if await edge.store.listed(principal.id, [chat_id]):
                     return "imported"
                 if not chat.header.message_count:
-                    return "skipped"  # a chat without messages is in no list: it exists already, or is about to
+                    return "skipped"  # a chat without messages is in no list: it exists already, or will exist soon
             case PostOutcome.FULL:
                 raise QueueFull("too many commands are waiting in this chat; try again later")
             case PostOutcome.FOREIGN:
@@ -290,7 +292,7 @@ async def _store_chat(
 
 
 async def _put_blobs(edge: Edge, principal: Principal, file: Spool, chat: ChatInFile) -> None:
-    """Store the blobs one after the other, so that one of all imports is in memory at a time. Raises TooLarge,
+    """Store the blobs one after the other, so that all imports together hold one blob in memory. Raises TooLarge,
     NotFound, IdTaken, Unavailable."""
     blobs = read_blobs(file, chat)
     has_more = True
@@ -306,7 +308,7 @@ async def _lay_down(
     edge: Edge, principal: Principal, file: Spool, chat: ChatInFile, meta: ChatMeta | None
 ) -> tuple[PostOutcome, str]:
     """Post all parts to the chat's inbox, in order. Returns the outcome and the request id of the last posted part.
-    Parts that were posted before are duplicates, so an interrupted import continues when it is sent again."""
+    Parts that were posted before are duplicates, so an interrupted import continues when the client sends it again."""
     parts = read_parts(file, chat)
     outcome, request_id = PostOutcome.UNKNOWN, ""
     while (part := await _in_thread(_next_of, parts)) is not None:
@@ -327,8 +329,8 @@ def _next_of(items: Iterator[_T]) -> _T | None:
 
 def _request_of(principal: Principal, chat: ChatInFile, part: ImportChat, meta: ChatMeta | None) -> PostRequest:
     """Return the request that posts one part. The same export of the same chat has the same request id, so an import
-    that is sent twice takes effect once; after a deletion of the chat the id differs. Only the first part may create
-    the chat, or restore a deleted one."""
+    that is sent twice takes effect once; after a deletion of the chat the request id differs. Only the first part may
+    create the chat, or restore a deleted chat."""
     thread = part.thread if part.thread.owner is UNSET else replace(part.thread, owner=principal.id)
     life = meta.deleted_at if meta is not None else 0
     division = part.import_id.removeprefix(chat.digest[:32])
@@ -342,12 +344,12 @@ def _request_of(principal: Principal, chat: ChatInFile, part: ImportChat, meta: 
 async def _wait(
     edge: Edge, principal: Principal, chat_id: str, last: str, log_messages: AsyncIterator[LogMessage], deadline: float
 ) -> str:
-    """Wait until the log tells the outcome of the last part. Returns "imported", or "accepted" when the time is up.
+    """Wait until the log contains the outcome of the last part. Returns "imported", or "accepted" when the time is up.
     Raises the chat's refusal as an error."""
     with anyio.CancelScope(deadline=max(deadline, anyio.current_time() + PART_WAIT_SECONDS)) as waiting:
         async for log_message in log_messages:
             waiting.deadline = max(waiting.deadline, anyio.current_time() + PART_WAIT_SECONDS)
-            if log_message.kind != "reconnected":  # after that the list is checked, because the log is long
+            if log_message.kind != "reconnected":  # else the list is checked, because the log is long
                 ack = await outcome_of(edge.store, log_message, last)
                 if ack is not None and ack.accepted:
                     return "imported"
@@ -359,7 +361,7 @@ async def _wait(
 
 
 class _ImportRefused(ThreadcastError):
-    """The chat's actor refused the import; `code` and message are those of its answer."""
+    """The chat's actor refused the import; `code` and the message come from the actor's answer."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

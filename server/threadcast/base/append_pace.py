@@ -21,12 +21,12 @@ PACE_MAX_SECONDS = 0.150
 after half the pause plus the time of transport."""
 
 PACE_FULL_MAX_SECONDS = 0.250
-"""The maximum pause of a process that has no time left at 150 ms: four updates a second, and tokens that are some 150
-ms old. Without this pause, the tokens of 1,500 chats waited for the loop and were 675 ms old."""
+"""The maximum pause of a process that is still overloaded at a pause of 150 ms: readers get four updates a second, and
+tokens are some 150 ms old. Without this pause, the tokens of 1,500 chats waited for the loop and were 675 ms old."""
 
 ANSWERS_PER_SECOND = 1_333
 """The number of appends of deltas per second and process at which the pause stops growing: with 40 answers or fewer the
-pause stays at 30 ms, and with 100 answers it is at most 75 ms, however busy the process is."""
+pause stays at 30 ms, and with 100 answers it is at most 75 ms, at any load of the process."""
 
 TICK_SECONDS = 0.010
 """Seconds between ticks: a third of the shortest pause. Ticks of half the length would halve the number of calls that
@@ -59,8 +59,8 @@ gain below 2 converges; this gain converges within some two seconds and without 
 
 class AppendPace:
     """The pause of a process. The pause grows while the event loop or the store is busier than its target, and shrinks
-    while both are below their targets. The targets of a pause above `PACE_MAX_SECONDS` are higher, so between the two
-    targets the pause stays there.
+    while both are below their targets. Pauses above `PACE_MAX_SECONDS` have higher targets; between the two targets the
+    pause stays at `PACE_MAX_SECONDS`.
 
     `now` returns the seconds of a clock, and `cpu` the seconds of CPU time of the thread that runs the event loop.
     """
@@ -97,7 +97,7 @@ class AppendPace:
         self._seconds = max(PACE_SECONDS, min(PACE_MAX_SECONDS, busy_pace), min(PACE_FULL_MAX_SECONDS, full_pace))
 
     def _wanted(self, load: float) -> float:
-        """Return the pause after the measurement of a load, in shares of its target."""
+        """Return the pause that follows a measurement of the load. `load` is in shares of its target."""
         return self._seconds * (1 + GAIN * (min(load, LOAD_MAX) - 1))
 
 
@@ -107,7 +107,7 @@ PACE = AppendPace()
 
 class Ticks:
     """Runs callbacks that are due at about the same time in the same turn of the event loop. Times are those of the
-    event loop, in seconds. All objects of this class in a process have the same ticks."""
+    event loop, in seconds. All objects of this class in a process use the same ticks."""
 
     def __init__(self) -> None:
         self._due: dict[int, list[Callable[[], None]]] = {}

@@ -34,7 +34,7 @@ def pass_on(wrong: BaseException) -> None:
 
 
 class Panicked(Exception):
-    """Replaces a bare `BaseException` raised in a thread, which is its `__cause__`."""
+    """Replaces a bare `BaseException` that was raised in a thread; that exception is the `__cause__`."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -59,6 +59,5 @@ def failing_plainly(call: Callable[[], _T]) -> _T:
 
 
 def name_of(wrong: BaseException) -> str:
-    """Return the class name of the exception that the foreign code raised, also when the exception is wrapped in
-    `Panicked`."""
+    """Return the class name of the exception that the foreign code raised, even if `Panicked` wraps the exception."""
     return wrong.name if isinstance(wrong, Panicked) else type(wrong).__name__

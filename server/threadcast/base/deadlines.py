@@ -1,9 +1,9 @@
 """Deadlines for data from other processes. Before a deadline expires, the event loop reads its sockets once more.
 
-A process that was stopped (SIGSTOP, a frozen container, a sleeping laptop), or whose loop was busy, finds its timers
-overdue when it continues, while the answers are unread in its sockets. An event loop may call timers before it looks at
-sockets (libuv does), so a plain timeout would report a failure although the answer has arrived. The extra moment also
-lets the loop read bytes that a paused connection has left in the kernel.
+When a process was stopped (SIGSTOP, a frozen container, a sleeping laptop), or when its loop was busy, its timers are
+overdue when it continues, although the answers are already in its sockets, still unread. An event loop may call timers
+before it looks at sockets (libuv does), so a plain timeout would report a failure although the answer has arrived. The
+extra moment also lets the loop read bytes that a paused connection has left in the kernel.
 """
 
 import asyncio
@@ -23,8 +23,8 @@ class Deadline:
     `LOOK_SECONDS`. For one block."""
 
     def __init__(self, seconds: float, progress: Callable[[], object] | None = None) -> None:
-        """`progress` returns a measure of the block's progress, such as the received bytes of a large answer. If it has
-        changed when the time is up, the block gets another `seconds`."""
+        """`progress` returns a measure of the block's progress, such as the received bytes of a large answer. If the
+        measure has changed when the time is up, the block gets another `seconds`."""
         self._seconds = self._silence_seconds = seconds
         self._progress = progress
         self._seen = None if progress is None else progress()

@@ -15,8 +15,8 @@ _BUT_SEPARATORS = bytes(set(range(256)) - set(b",[{"))
 
 
 class JsonBounds:
-    """Counts the values of one text, a body or a line of it. Commas and opening brackets are counted: each value
-    follows one of them, except the first; the keys of an object are not counted."""
+    """Counts the values of one text: a body, or one line of a body. The class counts commas and opening brackets,
+    because each value except the first follows a comma or a bracket. The keys of an object are not counted."""
 
     def __init__(self, values_max: int, text: str = "the body", path: str = "") -> None:
         """`text` and `path` name the text in the error."""
@@ -44,7 +44,7 @@ class JsonBounds:
         return self.check_slices(lambda start, length: bytes(body[start : start + length]), len(body))
 
     def check_slices(self, read: Callable[[int, int], bytes], size_bytes: int) -> Iterator[None]:
-        """Count as `check`, for a text that is not in memory. `read` returns that many bytes from an offset on, and
+        """Count like `check`, for a text that is not in memory. `read(offset, length)` returns bytes of the text, and
         `size_bytes` is the size of the text so far."""
         while self._read_bytes < size_bytes:
             piece = read(self._read_bytes, min(SLICE_BYTES, size_bytes - self._read_bytes))

@@ -2,7 +2,7 @@
 
 Decoding 16 MB of JSON holds the interpreter's lock for up to 45 ms. During this time the event loop cannot run,
 although the decoder runs in a thread. Without pauses, a caller who sends such bodies again and again would stop the
-loop most of the time, and each request of another caller, which needs the loop several times, would wait that often.
+loop most of the time, and a request of another caller, which needs the loop several times, would wait each time.
 """
 
 import math
@@ -26,13 +26,13 @@ bodies was close to three times its p99 without the flood (`scripts/bench floods
 
 _turn = threading.Lock()
 _free_at = -math.inf
-"""The moment at which the next large read may begin, by `time.monotonic`."""
+"""The time of `time.monotonic` from which the next large read may begin."""
 
 
 @contextmanager
 def large_read() -> Iterator[None]:
-    """Wait for this thread's turn among the large reads of the process, and take it during the block. Call this in a
-    thread, since it may wait for seconds."""
+    """Wait for this thread's turn among the large reads of the process. The turn lasts until the end of the block. Call
+    this in a thread, since it may wait for seconds."""
     global _free_at
     with _turn:
         time.sleep(max(0.0, _free_at - time.monotonic()))

@@ -54,7 +54,7 @@ pattern)."""
 
 
 class Redactor:
-    """Masks `secrets`, also in the forms that JSON strings and URLs give them."""
+    """Masks `secrets`, including their escaped forms in JSON strings and URLs."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         forms = {form for secret in secrets if len(secret) >= SECRET_MIN_CHARACTERS for form in _forms(secret)}
@@ -67,17 +67,17 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return `text` with every secret masked.
 
-        Plain searches run first, because nearly all texts contain no secret, and the pattern takes 30 ms for a trace of
-        1 MB, during which no other thread runs.
+        Plain searches run first, because nearly all texts contain no secret. The pattern takes 30 ms for a trace of 1
+        MB, and in this time no other thread runs.
         """
         if "bearer" not in text.lower() and not any(form in text for form in self._forms):
             return text
         return self._pattern.sub(MASK, text)
 
     def foreign(self, text: str) -> str:
-        """Return untrusted `text`, such as a provider's error, with masks in place of known secrets, in upper or lower
-        case, and of everything that looks like a key, a password or an account. Use this method for short texts: 4,000
-        characters take a millisecond."""
+        """Return untrusted `text`, such as a provider's error, in masked form. Masks replace known secrets, in upper or
+        lower case, and everything that looks like a key, a password or an account. Use this method for short texts:
+        4,000 characters take a millisecond."""
         known = self.text(text)
         folded = known.lower()
         if any(form in folded for form in self._folded_forms):
@@ -100,8 +100,8 @@ def _plain(sign: str) -> str:
 
 
 def is_invisible(sign: str) -> bool:
-    """Return whether a character is a control character, or one that shows nothing, such as a mark that turns the
-    direction of text. Returns False for joiners, which some scripts and emoji need."""
+    """Return whether a character is a control character, or another invisible character, such as a mark that changes
+    the direction of text. Returns False for joiners, which some scripts and emoji need."""
     return unicodedata.category(sign) in ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp") and sign not in _JOINERS
 
 

@@ -1,8 +1,8 @@
 """Sets up the logging of the process, and defines the names of all metrics.
 
-`configure_logging` sets up structlog once, at start: JSON in production, readable text on a terminal, one line per
-event on standard error. Log lines of other libraries are processed in the same way. `Metrics` has every metric, on a
-registry of its own; the process makes one instance and passes it on as an argument. Secrets and message texts are not
+`configure_logging` sets up structlog once, at start. Each event is one line on standard error: JSON in production,
+readable text on a terminal. Log lines of other libraries are processed in the same way. `Metrics` has every metric, on
+a registry of its own; the process makes one instance and passes it on as an argument. Secrets and message texts are not
 logged: values under a secret's name are masked, and libraries that would log whole requests are silenced.
 """
 
@@ -28,7 +28,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 Fields: TypeAlias = MutableMapping[str, Any]  # Any: fields of a log line have any type
 
 SECRET_NAMES = ("authorization", "api_key", "cookie", "password", "secret", "token")
-"""Names of secrets. A field is masked if its name is one of these names, or ends in `_` and one of them."""
+"""Names of secrets. A field is masked if its name is one of these names, or ends with `_` and one of these names."""
 
 _QUIET_LOGGERS = ("openai", "httpx2", "httpcore2", "mcp", "asyncio", "uvicorn.access")
 """Loggers that write request bodies, headers, ids of sessions or a line per request at their debug and info levels. The
@@ -41,7 +41,8 @@ def configure_logging(
     stream: IO[str] | None = None,
     redactor: Redactor | None = None,
 ) -> None:
-    """Send all logging of the process to `stream` (standard error), once, before anything opens.
+    """Send all logging of the process to `stream` (standard error). Call this function once, before any resource is
+    opened.
 
     `log_format` auto means pretty when the stream is a terminal, otherwise JSON. `redactor` masks its secrets in whole
     lines, tracebacks included. Later calls replace earlier ones.
@@ -94,8 +95,8 @@ def configure_logging(
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """Control characters except tab and newline, line ends of Unicode, and marks that change the direction of text. Names
-that callers choose may contain them, and on a terminal they could hide or forge lines. The JSON of a line is still JSON
-when they are escaped."""
+that callers choose may contain them, and on a terminal they could hide or forge lines. If these characters are escaped,
+a JSON line is still JSON."""
 
 _UNSEEN_BUT_COLOURS = re.compile(rf"(?!\x1b\[[0-9;]{{0,16}}m){_UNSEEN.pattern}")
 """The same characters, except in the colour codes of our own lines (SGR, ECMA-48 §8.3.117). Values that

@@ -1,7 +1,7 @@
 """Runs the sync code of operators in threads: functions, and generators whose items are read live.
 
-Threads cannot be stopped. When its caller is cancelled, a thread is abandoned and no longer counts, because hanging
-code must not block all other code.
+Threads cannot be stopped. When its caller is cancelled, a thread is abandoned and no longer counts towards the limit,
+because hanging code must not block all other code.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from threadcast.base.boundary import failing_plainly
 __all__ = ["THREADS_COUNT", "Returned", "in_thread", "items_in_thread"]
 
 THREADS_COUNT = 40
-"""The number of threads of each kind that run at once, as many as anyio's default limit. The limits are separate, so
-that slow tools cannot starve agents or other thread work. Further calls wait, and their callers limit the waiting
+"""Maximum number of threads of each kind that run at once; anyio has the same default limit. The limits are separate,
+so that slow tools cannot starve agents or other thread work. Further calls wait, and their callers limit the waiting
 time."""
 
 ITEMS_BUFFER_COUNT = 16
-"""The maximum number of a generator's items that wait to be read; at this number the generator's thread waits."""
+"""Maximum number of unread items of a generator; when it is reached, the generator's thread waits."""
 
 _limiters: RunVar[dict[str, anyio.CapacityLimiter]] = RunVar("threads by kind")  # for each event loop
 

@@ -1,4 +1,4 @@
-"""The subcommands of `threadcast`, one file for each, and the parts of the terminal client.
+"""The subcommands of `threadcast`, one file for each subcommand, and the parts of the terminal client.
 
 The package is called `console` because "command" means a client's request to a chat.
 """

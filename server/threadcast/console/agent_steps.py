@@ -1,7 +1,7 @@
 """Turns the steps of durable agents into lines for a terminal (`agent_step`, PROTOCOL §8).
 
-A step gets one line when it begins to wait, for an answer or for its time, and one when it has ended. The line of a
-step that works is erased by the next output, like that of a running tool.
+A step gets one line when it begins to wait for an answer or for a time, and one line when it has ended. The line of a
+step that is running is erased by the next output, like the line of a running tool.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ NAME_MAX_CHARACTERS = 100
 
 
 class StepLines:
-    """Writes each step of the present run with `pen`. No line is written twice, also if a snapshot repeats the step."""
+    """Writes each step of the present run with `pen`. No line is written twice, even if a snapshot repeats the step."""
 
     def __init__(self, pen: Pen) -> None:
         self._pen = pen
@@ -26,7 +26,7 @@ class StepLines:
         self._written: set[tuple[str, str]] = set()
 
     def take(self, step: Json, *, is_shown: bool = True) -> None:
-        """Write the line of a step. With `is_shown` False the line only counts as written."""
+        """Write the line of a step. If `is_shown` is False, nothing is written, and the line counts as written."""
         if step["run_id"] != self._run_id:
             self._run_id, self._written = step["run_id"], set()
         status, name = step["status"], _name(step)

@@ -1,6 +1,7 @@
 """Shows a question of an agent or a tool in a terminal, and reads the person's line as the answer (PROTOCOL §11).
 
-Pure. The server checks the answer, also against the question's schema, and its refusal describes the mismatch.
+Pure. The server checks the answer, also against the question's schema. If the server refuses the answer, its message
+describes the mismatch.
 """
 
 from collections.abc import Mapping
@@ -18,12 +19,12 @@ REJECT = "/reject"
 """The line that rejects a question."""
 
 SCHEMA_MAX_CHARACTERS = 2_000
-"""The part of a schema that is shown. The schema of a form is shorter."""
+"""Maximum characters of a schema that are shown. The schema of a usual form is shorter."""
 
 
 def lines_of(reason: Json) -> list[str]:
-    """Return the lines that ask the question of a pause reason. The first line names the asking tool or server, so that
-    its words are not mistaken for the assistant's."""
+    """Return the lines that ask the question of a pause reason. The first line names the tool or server that asks, so
+    that its text is not mistaken for the assistant's."""
     question = _question_of(reason)
     tool_name = str(reason.get("tool_name", ""))
     server = mcp_server_of(tool_name)
@@ -62,6 +63,7 @@ def answer_of(reason: Json, line: str) -> object:
 
 
 def _question_of(reason: Json) -> Json:
-    """Return the question of a reason; only its beginning if a newer server sent it in another form."""
+    """Return the question of a pause reason. If a newer server sent the question in another form, only its beginning is
+    returned."""
     question = reason.get("question")
     return question if isinstance(question, Mapping) and "text" in question else {"text": reason.get("command", "")}

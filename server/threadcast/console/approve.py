@@ -1,10 +1,10 @@
 """`threadcast approve`: shows the questions that wait for this caller in a chat, and sends the answers.
 
 In another caller's chat, the tools that ask these questions have `approver = "another"` (PROTOCOL §11). The chat itself
-stays hidden from the approver: the command reads and writes nothing but the questions. In the caller's own chat, the
-questions of agents and tools are asked, too; their answers are texts, options or JSON. Exit codes: 0 when every
-question was answered or none is open, 1 when the server refused a request or does not answer, or the input ended before
-an answer.
+stays hidden from the approver: the command reads only the questions and writes only their answers. In the caller's own
+chat, the questions of agents and tools are asked, too; their answers are texts, options or JSON. Exit codes: 0 when
+every question was answered or no question is open; 1 when the server refused a request or does not answer, or when the
+input ended before an answer.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _ADVICE = {
     "unauthorized": "the server does not accept this token; set THREADCAST_TOKEN to the token of the approver",
     "not_found": "no such chat, or this token does not approve for its owner (setting auth.tokens.approves_for)",
 }
-"""Sentences that replace the server's for these codes, because they say what to do in a terminal."""
+"""Maps error codes to sentences that replace the server's messages, because they say what to do in a terminal."""
 
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
@@ -65,7 +65,7 @@ async def _approve(url: str, token: str | None, chat_id: str) -> int:
 
 
 async def _answer(client: Client, chat_id: str, reason: PauseReason) -> bool:
-    """Ask the question of an agent or a tool until the server takes the answer. Returns False at the end of the
+    """Ask the question of an agent or a tool until the server accepts the answer. Returns False at the end of the
     input."""
     shown = msgspec.to_builtins(reason)
     print(clean("\n".join(lines_of(shown))))

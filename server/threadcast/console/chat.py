@@ -1,8 +1,8 @@
 """`threadcast chat`: a conversation in the terminal. It uses only the public HTTP API.
 
 Three tasks run: the first watches the stream and prints, the second reads lines and posts them, the third listens for
-Ctrl-C. They share a `Standing`; a task that changes it wakes the others. Messages of other clients of the same chat
-are printed, too. A message that was refused, or could not be posted yet, is reported to the user.
+Ctrl-C. The tasks share a `Standing`; a task that changes it wakes the others. Messages of other clients of the same
+chat are printed, too. A message that was refused, or could not be posted yet, is reported to the user.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ If the question hides the arguments, show prints them.
 When an agent or a tool asks you something, type your answer; /reject or Ctrl-D refuses to answer."""
 
 TIMEOUT_SECONDS = 10.0
-"""The time without an effect after which an accepted command is reported to the user; longer than a takeover takes."""
+"""Seconds after which an accepted command without an effect is reported to the user: longer than a takeover."""
 
 _DECISIONS: dict[str, JsonObject] = {
     "y": {"accepted": True},
@@ -63,7 +63,7 @@ def chat(url: str, token: str | None, chat_id: str, model: str | None) -> int:
     """Run a conversation until the user leaves or the input ends. Returns the exit code."""
     is_interactive = is_terminal()
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="replace")  # a character that the terminal cannot show must not end the program
+        sys.stdout.reconfigure(errors="replace")  # an unprintable character must not end the program
 
     async def talk() -> int:
         async with Client(url, token) as client, client.chat(chat_id, wait=False) as live:
@@ -136,7 +136,7 @@ class Conversation:
     def _take_connection(self, connection: Connection) -> None:
         is_open = connection.state != "offline"
         if not is_open and not self._is_ready and connection.reason:
-            raise _NobodyThere(connection.reason)  # before the first event, giving up loses nothing
+            raise _NobodyThere(connection.reason)  # before the first event, no data is lost by giving up
         if self._is_ready and is_open != self._is_connected:
             self._note("(connected again)" if is_open else f"(connection lost: {connection.reason}; trying again)")
         self._is_connected = is_open
@@ -219,7 +219,8 @@ class Conversation:
         await self._send_decision(question, decision)
 
     async def _answer(self, question: Mapping[str, Any], line: str) -> None:
-        """Answer a question of an agent or a tool. Two slashes begin an answer that begins with a slash."""
+        """Answer a question of an agent or a tool. An answer that begins with a slash must be typed with two
+        slashes."""
         if line == REJECT:
             await self._send_decision(question, {"accepted": False})
             return
@@ -290,7 +291,7 @@ class _NobodyThere(Exception):
 
 
 def _on_the_wire(event: ChatItem) -> JsonObject:
-    """Return an event as the JSON object that was sent. `Transcript` and `Standing` read this form."""
+    """Return an event as the JSON object that the server sent, which `Transcript` and `Standing` read."""
     if isinstance(event, RawEvent):
         return event.fields
     plain: JsonObject = msgspec.json.decode(encode(event))

@@ -1,7 +1,8 @@
 """`threadcast dead-letters`: shows an operator the commands that no worker could carry out.
 
 The commands hold text that people wrote, so no client can read them: this module reads the store directly and not over
-HTTP. It changes nothing. Exit codes: 0 when the commands were shown or there are none, 1 when the store cannot be read.
+HTTP. It changes nothing. Exit codes: 0 when the commands were shown or the store has no such commands, 1 when the store
+cannot be read.
 """
 
 import asyncio
@@ -29,11 +30,12 @@ TIMEOUT_SECONDS = 5.0
 AWAY_ADVICE = "start it there, or correct REDIS_URL (store.url)"
 
 BODY_SHOWN_CHARACTERS = 60
-"""The length of a command in the table: enough to recognize the command. --json shows the whole command."""
+"""Maximum characters of a command in the table: enough to recognize the command. --json shows the whole command."""
 
 
 def store_url(settings: Settings) -> str | None:
-    """Return the URL of the store that these settings name; None for a private store that no process runs now."""
+    """Return the URL of the store that these settings name; None if the settings mean a private store and no process
+    runs this store now."""
     if settings.store.url is not None:
         return settings.store.url.reveal()
     recorded = settings.store.data_path.absolute() / "store/socket"  # written by the process that started the store

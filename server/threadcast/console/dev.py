@@ -1,8 +1,8 @@
 """`threadcast dev FILE.py`: runs `threadcast serve` with a file of agents and tools, and starts it again when the file
 or its neighbours change.
 
-The chats stay, because the server ends as at any stop and its data directory is the same. Runs that a stop interrupts
-continue after the start.
+The chats are kept, because the server is stopped in the ordinary way and started again with the same data directory.
+Runs that a stop interrupts continue after the start.
 """
 
 import os
@@ -19,18 +19,20 @@ from threadcast.console import refuse
 __all__ = ["dev"]
 
 POLL_SECONDS = 0.3
-"""Seconds between two checks of the files. A save is noticed before its author has turned to the browser."""
+"""Seconds between two checks of the files. A change is noticed before the author has switched to the browser."""
 
 SUFFIXES = (".py", ".toml")
 SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist"})
-"""Directories without an author's own files, besides those whose names begin with a dot."""
+"""Names of directories that are not watched, because they do not contain the author's own files. Directories whose
+names begin with a dot are not watched either."""
 
 FILES_MAX = 5_000
-"""The maximum files that are watched: one check of them takes 50 ms. Beyond it the nearest files are watched."""
+"""The maximum number of watched files: one check of so many files takes 50 ms. If there are more files, the nearest are
+watched."""
 
 STOP_SECONDS = 40.0
-"""Seconds after which a server that was told to stop is killed: longer than its own time limit with the default
-settings."""
+"""Seconds after which a server that was told to stop is killed: longer than the server's own time limit with the
+default settings."""
 
 
 def dev(app: str, arguments: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """`threadcast doctor`: checks the installation. It prints one line for each check and a remedy for each failure.
 
-If a server runs, the doctor asks it over HTTP; otherwise the doctor tries the store and the port directly. It starts
-nothing and changes nothing. A check never raises; a failure is a `Finding`.
+If a server runs, the command asks the server over HTTP; otherwise it checks the store and the port directly. The
+command starts nothing and changes nothing. A check never raises; a failure is a `Finding`.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ TIMEOUT_SECONDS = 3.0
 """Time limit of each check that needs an answer from another program."""
 
 STUCK_SECONDS = 10.0
-"""The time that a chat may wait for a worker. A worker takes up a chat within milliseconds; after the death of a
-worker, another worker takes up the chat within a lease and a sweep, about 5 s."""
+"""Seconds that a chat may wait for a worker. A worker takes up a chat within milliseconds; after the death of a worker,
+another worker takes up the chat within a lease and a sweep, about 5 s."""
 
 
 AWAY_ADVICE = (
@@ -63,7 +63,7 @@ async def examine(loaded: Loaded, token: str | None = None, url: str | None = No
         findings.append(server)
         if is_ours:
             findings.append(await _served_store(client))
-        if not is_ours or settings.store.url is not None:  # the server that answers may use another store than ours
+        if not is_ours or settings.store.url is not None:  # that server may use another store
             findings.append(await _own_store(settings))
         findings += await _store_health(settings, is_served=is_ours)
         findings.append(await _assistants(settings))
@@ -78,8 +78,8 @@ async def examine(loaded: Loaded, token: str | None = None, url: str | None = No
 
 
 async def _assistants(settings: Settings) -> Finding:
-    """Check that the components of a server can be built from these settings. This runs the operator's app file, as
-    every start of the server does."""
+    """Check that the components of a server can be built from these settings. This check runs the operator's app file,
+    as every start of the server does."""
     from threadcast.wiring.components import build_components
 
     try:
@@ -185,8 +185,8 @@ async def _own_store(settings: Settings) -> Finding:
 
 
 async def _store_health(settings: Settings, *, is_served: bool) -> list[Finding]:
-    """Return warnings about a store that answers, and the number of its workers. A store that does not answer is the
-    subject of another check."""
+    """Return warnings about a store that answers, and the number of its workers. Another check reports a store that
+    does not answer."""
     from threadcast.console.dead_letters import store_url
     from threadcast.store.redis.store import RedisStore
 
@@ -208,10 +208,11 @@ async def _store_health(settings: Settings, *, is_served: bool) -> list[Finding]
 
 
 def _workers(count: int | None, waits_seconds: float, *, is_served: bool) -> Finding:
-    """Check that workers take up the chats. Without workers, commands are accepted and no other check fails.
+    """Check that workers take up the chats. This check is needed because without workers commands are still accepted
+    and no other check fails.
 
-    `count`: the number of workers, None if the store does not report it. `waits_seconds`: how long the oldest chat has
-    waited. `is_served`: a server runs.
+    `count`: the number of workers; None if the store does not report this number. `waits_seconds`: how long the oldest
+    chat has waited. `is_served`: a server runs.
     """
     is_stuck = waits_seconds >= STUCK_SECONDS
     waits = f"; a chat has waited {waits_seconds:.0f} s for a worker" if is_stuck else ""

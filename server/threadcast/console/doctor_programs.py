@@ -1,4 +1,5 @@
-"""The check of `threadcast doctor` for programs that tools start: which user they have, and what they can read."""
+"""The check of `threadcast doctor` for programs that tools start: as which user they run, and which files they can
+read."""
 
 import os
 import sys
@@ -11,8 +12,8 @@ __all__ = ["program_findings"]
 
 
 def program_findings(settings: Settings) -> list[Finding]:
-    """Return what programs of tools can read, if MCP servers or the operator's tools may start any. A server is assumed
-    to run as the user that runs this check."""
+    """Return a finding about the files that programs of tools can read; no finding if neither MCP servers nor the
+    operator's tools may start programs. A server is assumed to run as the user that runs this check."""
     what = "programs of tools"
     if not settings.server.app and not any(each.enabled and each.command for each in settings.mcp.values()):
         return []

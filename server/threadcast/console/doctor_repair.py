@@ -1,9 +1,9 @@
 """`threadcast doctor --repair`: repairs the files of the private store so that it starts again.
 
 A store repairs a damaged end of its files by itself; this command is for other damage. The store must not run. The
-repaired files are tested by starting the store on them. Every piece that is cut out or replaced is kept in
-`store/damaged` of the data directory. Exit codes: 0 when the store starts, 1 when it does not, or when there is nothing
-to repair in this place.
+repaired files are tested by starting the store on them. Every part that is cut out or replaced is kept in
+`store/damaged` of the data directory. Exit codes: 0 when the store starts, 1 when the store does not start, or when the
+directory has nothing to repair.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,8 @@ def _repair(directory: Path) -> int:
 
 
 def _try(directory: Path) -> EndedAtStart | None:
-    """Start the store's server on these files and stop it again. Returns its error if it did not start, else None.
+    """Start the store's server on these files and stop it again. Returns the error of the store's server if it did not
+    start, else None.
 
     Raises:
         Unavailable: a server runs on these files already.

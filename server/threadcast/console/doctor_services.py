@@ -31,8 +31,7 @@ __all__ = ["Finding", "Verdict", "mcp_findings", "model_finding", "model_finding
 Verdict: TypeAlias = Literal["ok", "note", "fail"]
 
 MCP_SECONDS = 20.0
-"""The time that a running server may take to report its MCP servers: before it answers, it waits for slow MCP
-servers."""
+"""Seconds that a running server may take to report its MCP servers: it waits for slow MCP servers before it answers."""
 
 _resources = msgspec.json.Decoder(McpResources)
 
@@ -52,7 +51,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def model_findings(settings: Settings, timeout_seconds: float) -> list[Finding]:
-    """Check all model providers at once. Returns one finding for each, in the order of the settings."""
+    """Check all model providers at once. Returns one finding for each provider, in the order of the settings."""
     providers = settings.models.providers.items()
     return await _at_once([model_finding(name, provider, timeout_seconds) for name, provider in providers])
 
@@ -60,8 +59,8 @@ async def model_findings(settings: Settings, timeout_seconds: float) -> list[Fin
 async def model_finding(name: str, provider: Provider, timeout_seconds: float) -> Finding:
     """Check that a provider has everything it needs and accepts the key.
 
-    The check asks the provider for its list of models, which costs nothing. For a script it reads the file. Vertex AI
-    signs in with the credentials of the machine; these are not tried before the first model call.
+    The check asks the provider for its list of models, which costs nothing. For a script, the check reads the file. For
+    Vertex AI the server uses the credentials of the machine, which are not tried before the first model call.
     """
     what = f"model {name}"
     if command := missing_extra(provider.kind, on_vertex=bool(provider.vertex_project)):
@@ -98,8 +97,8 @@ async def mcp_findings(settings: Settings, served: Client | None, timeout_second
     """Check each configured MCP server.
 
     `served` is a client of the running Threadcast server, or None when no server runs. A running server reports the
-    state of the MCP servers whose resources may be attached; the others are only checked for whether they could be
-    started or reached.
+    state of the MCP servers whose resources may be attached. For other MCP servers the check only finds out whether
+    they could be started or reached.
     """
     errors = await _reported_errors(served) if served is not None and settings.mcp else None
     found: list[Finding] = []
@@ -121,7 +120,8 @@ async def mcp_findings(settings: Settings, served: Client | None, timeout_second
 
 
 async def _reported_errors(served: Client) -> dict[str, str] | None:
-    """Ask the running server for the errors of its MCP servers. Returns sentences by name; None without an answer."""
+    """Ask the running server for the errors of its MCP servers. Returns error sentences by the names of the MCP
+    servers; None if the server does not answer."""
     try:
         with anyio.fail_after(MCP_SECONDS):
             answer = await served.request("GET", "/v1/mcp/resources")

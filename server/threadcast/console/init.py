@@ -44,7 +44,7 @@ def init(directory: Path) -> int:
 def _written(path: Path, text: str) -> bool:
     """Write a new file. Returns False when the file exists already."""
     try:
-        # Others may not read it, because keys of models will be added to it.
+        # Other users may not read the file, because keys of models will be added to it.
         with open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600)) as file:
             file.write(text)
     except FileExistsError:

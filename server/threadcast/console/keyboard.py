@@ -22,11 +22,12 @@ __all__ = ["Keyboard", "is_terminal"]
 PROMPT = "> "
 READ_BYTES = 65_536
 LINE_MAX_BYTES = 262_144
-"""The longest message that the server accepts (PROTOCOL §18); a longer line of a pipe is cut into several."""
+"""Maximum bytes of a message that the server accepts (PROTOCOL §18). A longer line of a pipe is split into several
+messages."""
 
 _BRACKETED_PASTE_OFF = "\x1b[?2004l"
 """Switches bracketed paste off. Line editing switches bracketed paste on, and does not switch it off when the program
-ends in mid-line."""
+ends while a line is being typed."""
 
 
 def is_terminal(stdin: TextIO = sys.stdin, stdout: TextIO = sys.stdout) -> bool:
@@ -61,8 +62,8 @@ class Keyboard:
                     self._stdout.flush()
 
     async def read(self) -> str | None:
-        """Return the next line without its newline; None at the end of input, and for Ctrl-D at a terminal. Only one
-        task may read at a time."""
+        """Return the next line without its newline; None at the end of the input, or if the user types Ctrl-D at a
+        terminal. Only one task may read at a time."""
         loop = asyncio.get_running_loop()
         line: asyncio.Future[str | None] = loop.create_future()
 
@@ -101,7 +102,7 @@ class Keyboard:
             deliver(next(lines, None))
 
     def _ask(self) -> Iterator[str | None]:
-        """Yield what the user types, None for Ctrl-D. The user may type on after it."""
+        """Yield the lines that the user types, and None for Ctrl-D. After Ctrl-D the user may continue to type."""
         if self._editor is not None:
             self._editor.set_pre_input_hook(self._begin_editing)  # called after the prompt was printed
         while True:
@@ -119,8 +120,8 @@ class Keyboard:
         self._has_prompt = self._is_editing = True
 
     def _split(self) -> Iterator[str]:
-        """Yield lines read directly from the file descriptor. A thread that holds the lock of `sys.stdin` while Python
-        shuts down would crash the process."""
+        """Yield lines read directly from the file descriptor. The thread does not use `sys.stdin`: if it held the lock
+        of `sys.stdin` while Python shuts down, the process would crash."""
         pending = b""
         while chunk := os.read(self._stdin.fileno(), READ_BYTES):
             *whole, pending = (pending + chunk).split(b"\n")

@@ -1,7 +1,8 @@
 """`threadcast mcp`: passes MCP messages between standard input and output and a server's `/mcp`.
 
 Over stdio a message is a line of JSON, and there are no headers (MCP, transports, revisions 2025-03-26 to 2026-07-28).
-So this command adds the headers, and where a client of 2026-07-28 cancels by a notification, it closes the request.
+So this command adds the headers. If a client of revision 2026-07-28 cancels a request by a notification, the command
+closes the HTTP request.
 """
 
 import asyncio
@@ -19,10 +20,10 @@ import httpx2
 __all__ = ["LINE_MAX_BYTES", "Bridge", "mcp"]
 
 LINE_MAX_BYTES = 16_777_216
-"""The longest message of the client: the largest body of a request (PROTOCOL §18)."""
+"""Maximum bytes of a message of the client, equal to the maximum body of a request (PROTOCOL §18)."""
 
 SILENCE_SECONDS = 60.0
-"""Seconds without a byte after which a stream of the server counts as lost; it sends heartbeats every 15 s."""
+"""Seconds without a byte after which a stream of the server counts as lost; the server sends heartbeats every 15 s."""
 
 AGAIN_SECONDS = 2.0
 """Seconds between two tries to open the stream of a session."""
@@ -48,7 +49,7 @@ def mcp(url: str, token: str | None) -> int:
 
 
 class Bridge:
-    """Passes the messages of one client on to the server at `url`, and its answers to `out`."""
+    """Passes the messages of one client to the server at `url`, and writes the server's answers to `out`."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str, out: BinaryIO) -> None:
         self._http = http
@@ -59,7 +60,7 @@ class Bridge:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, lines: BinaryIO) -> None:
-        """Read messages until the end of `lines`; requests that are open then are closed."""
+        """Read messages until the end of `lines`, and then close the open requests."""
         while line := await asyncio.to_thread(lines.readline, LINE_MAX_BYTES + 1):
             if len(line) > LINE_MAX_BYTES and not line.endswith(b"\n"):
                 print(f"threadcast mcp: a message has more than {LINE_MAX_BYTES} bytes", file=sys.stderr, flush=True)
@@ -164,13 +165,14 @@ async def _told_in(answer: httpx2.Response) -> AsyncIterator[bytes]:
 
 
 def _key(request_id: object) -> object:
-    """Return an id as a key: 1 and "1" are different ids, and other types are not ids."""
+    """Return a key of a dictionary for an id, such that 1 and "1" have different keys; None for a value that is no
+    id."""
     return (type(request_id), request_id) if isinstance(request_id, str | int) else None
 
 
 def _with_id(body: bytes, request_id: object) -> bytes:
-    """Return an answer as one line. An error without a request id, such as for status 401, belongs to the request that
-    was sent."""
+    """Return an answer as one line. An error without a request id, such as for status 401, gets the id of the request
+    that was sent."""
     told = json.loads(body)
     if isinstance(told, dict) and told.get("id") is None and request_id is not None:
         told["id"] = request_id

@@ -31,7 +31,7 @@ def short(text: str, max_chars: int) -> str:
 class Pen:
     """Collects output for a terminal.
 
-    `is_live`: the terminal can erase a line. `width` is then the number of columns.
+    `is_live`: the terminal can erase a line. `width` is the number of columns of such a terminal.
     """
 
     def __init__(self, *, is_live: bool = False, has_colors: bool = False, width: int = 80) -> None:

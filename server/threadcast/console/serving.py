@@ -1,7 +1,7 @@
 """`threadcast serve`, `web` and `worker`: loads the settings from flags, environment and file, and starts the server.
 
-Only this module reads the environment for the server. Errors in the configuration, and notes about it, are printed
-before anything is opened, one line each.
+Only this module reads the environment for the server. Before any resource is opened, errors in the configuration and
+notes about it are printed, one line for each.
 """
 
 import os
@@ -18,7 +18,8 @@ from threadcast.settings.sources import BadSettings, load_settings
 __all__ = ["Many", "half", "serve"]
 
 SERVER_PROCESSES_MAX = 64
-"""The number of cores of a large machine. A number such as 1,000 is a typing error."""
+"""Maximum number of server processes: the number of cores of a large machine. A number such as 1,000 is a typing
+error."""
 
 
 class Many(NamedTuple):
@@ -83,7 +84,7 @@ def _process_slot(text: str | None) -> ProcessSlot | None:
 
 
 def _settings(flags: Mapping[str, object], file: str | None, slot: str | None = None) -> Settings:
-    """Load the settings and print notes about them. Only the supervisor prints the notes, not each of its processes."""
+    """Load the settings and print notes about them. Only the supervisor prints the notes; its processes do not."""
     loaded = load_settings(os.environ, flags, file)
     for note in loaded.notes if slot is None else ():
         print(f"threadcast: {note}", file=sys.stderr)

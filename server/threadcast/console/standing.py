@@ -18,8 +18,8 @@ Json: TypeAlias = Mapping[str, Any]  # Any: events as JSON objects
 class Standing:
     """The state of one chat, updated by `feed`.
 
-    `awaited` holds the request ids of messages posted here whose run has not ended; add an id before posting.
-    `answered` holds the ids of tool calls that were decided here.
+    `awaited` holds the request ids of messages that were posted here and whose run has not ended. Add an id before you
+    post its message. `answered` holds the ids of tool calls that were decided here.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,8 @@ class Standing:
 
     @property
     def questions(self) -> list[Json]:
-        """The questions that the user must decide, without the calls in `answered`, whose decisions were sent."""
+        """The questions that the user must decide, without calls in `answered`, because their decisions were already
+        sent."""
         return [reason for reason in self._reasons if reason["tool_call_id"] not in self.answered]
 
     @property
@@ -99,7 +100,7 @@ class Standing:
     def _take_ack(self, event: Json) -> None:
         request_id = event["client_request_id"]
         if not event["accepted"]:
-            self.answered.clear()  # a refused decision leaves its question open
+            self.answered.clear()  # a question stays open if its decision was refused
         if request_id in self.awaited:
             if event["accepted"]:
                 self._taken_up.add(request_id)
@@ -107,8 +108,9 @@ class Standing:
                 self.give_up(request_id)
 
     def _settle(self) -> None:
-        # The `generating` of a run comes before the `queue_updated` that takes its command out of the queue (PROTOCOL
-        # §5). So in a chat at rest with an empty queue, every command that was taken up has had its run.
+        # The event with the state `generating` of a run comes before the `queue_updated` that removes the run's command
+        # from the queue (PROTOCOL §5). So in a chat at rest with an empty queue, the run of every command that was
+        # taken up has ended.
         if self.state in AT_REST and self._queue_size == 0:
             self.awaited -= self._taken_up
             self._taken_up.clear()

@@ -1,8 +1,8 @@
 """`threadcast tail`: prints a chat's events as they arrive. It uses only the public HTTP API.
 
-Each event is one line, and a lost connection is resumed. Characters that control a terminal are escaped as JSON
-escapes them, so a line has the same value for a program that reads it. With `is_raw` the bytes of one connection are
-printed unchanged.
+Each event is one line, and a lost connection is resumed. Characters that control a terminal are written as JSON
+escapes, so a program that decodes a line gets the same value. With `is_raw` the bytes of one connection are printed
+unchanged.
 """
 
 import asyncio
@@ -54,8 +54,9 @@ def _show(url: str, out: BinaryIO, item: StreamItem) -> None:
 
 
 def _without_controls(line: str) -> str:
-    """Return a line of JSON with escapes for control characters and invisible ones, such as marks that turn the
-    direction of text. JSON itself allows all but those below U+0020 (RFC 8259 §7)."""
+    """Return a line of JSON with escapes for control characters and other invisible characters, such as marks that
+    change the direction of text. JSON itself requires escapes only for control characters below U+0020 (RFC 8259
+    §7)."""
     if line.isascii() and line.isprintable():
         return line
     return "".join(_escaped(each) if is_invisible(each) else each for each in line)

@@ -17,7 +17,7 @@ from threadcast.settings import Auth
 __all__ = ["config_lines", "token"]
 
 TOKEN_BYTES = 32
-"""The token has as many random bits as the hash, 256, so that it cannot be guessed."""
+"""Random bytes of a token: 256 bits, as many as its hash has, so that the token cannot be guessed."""
 
 
 def config_lines(principal_id: str, sha256: str, permissions: Sequence[str]) -> str:

@@ -1,5 +1,5 @@
-"""Describes, in lines for a terminal, how a tool differs from the definition that a person had always allowed (PROTOCOL
-§11)."""
+"""Describes, in lines for a terminal, how a tool differs from the definition that a person has allowed permanently
+(PROTOCOL §11)."""
 
 import difflib
 import itertools
@@ -26,8 +26,8 @@ _WHY = {
 
 
 def changed_tool(name: str, change: Json) -> str:
-    """Return the reason why `name` asks again, and the lines in which its definition differs. Without an earlier
-    definition the lines are those of the present one."""
+    """Return the reason why the tool `name` needs an approval again, and the lines in which its definition differs. If
+    no earlier definition is known, the lines show the present definition."""
     lines = [line for line in _difference(change) if line.strip()]
     hidden = len(lines) - LINES_MAX
     more = [f"  … {hidden} more lines; open the page to see all"] if hidden > 0 else []

@@ -32,7 +32,7 @@ class Transcript:
     """The text of one chat. Pass every event to `feed`, in order, from the first snapshot on.
 
     `own` holds the request ids of messages that were typed here and are on the screen already. `is_live`: the terminal
-    can erase a line, so the progress of tools is shown. `width` is then the number of columns.
+    can erase a line, so the progress of tools is shown. `width` is the number of columns of such a terminal.
     """
 
     def __init__(
@@ -180,14 +180,15 @@ class Transcript:
                 self._pen.note(f"[{role}] {short(text, RESULT_MAX_CHARS)}")
 
     def _note_edit(self, message: Json) -> None:
-        """Say that the text of an earlier message has changed; nothing if only its other fields have."""
+        """Write a note if the text of an earlier message has changed; write nothing if only its other fields have
+        changed."""
         text = _text(message.get("content", ""))
         if self._seen.get(message["message_id"], text) != text:
             self._pen.note("(an earlier message was edited)")
             self._seen[message["message_id"]] = text
 
     def _take_back(self) -> None:
-        """End the draft, and say so if a part of it was shown."""
+        """End the draft, and write a note if a part of it was shown."""
         if self._draft or self._is_thinking:
             self._pen.note("(that answer was taken back)")
         self._draft_id, self._draft, self._is_thinking = None, [], False
@@ -214,7 +215,8 @@ class Transcript:
         self._speak(text[len(shown) :])
 
     def _finish_draft(self, text: str) -> None:
-        """Write the rest of an answer. Its final text may differ from the streamed text, which the server may clean."""
+        """Write the rest of an answer. The final text may differ from the streamed text, because the server may clean
+        the text."""
         if not (self._is_continued and text.endswith("".join(self._draft))):
             self._catch_up(text)
         self._pen.end_line()
@@ -270,8 +272,8 @@ class Transcript:
             self._pen.passing("* " + " · ".join(str(part) for part in parts if part))
 
     def _show_waiting_calls(self) -> None:
-        """Write finished calls for which no further event will arrive: either no message contained the result, or the
-        end was reported before this transcript began."""
+        """Write finished calls for which no further event will arrive: either no message contained the call's result,
+        or the end of the call was reported before this transcript began."""
         for call_id in [*self._finals, *self._results]:
             self._show_call(call_id)
 

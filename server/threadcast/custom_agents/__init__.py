@@ -1,1 +1,1 @@
-"""Agents that operators write: each answers the chats of one profile in place of a model."""
+"""Agents that operators write. An agent answers the chats of one profile in place of a model."""

@@ -1,9 +1,9 @@
 """Makes agents of Python functions: `@agent("name")`.
 
-An agent that takes a `Round` is called round by round. A round corresponds to a model call of other profiles: it ends
-with the answer, or with calls of tools. The server asks people for approval, runs the tools, and begins the next round
-with their results in `messages`. Finished rounds survive a crash. A round that a crash has interrupted is repeated: its
-text is removed from the chat, or continued if the chat's parameter `on_owner_loss` is `continue`.
+An agent that takes a `Round` is called round by round. A round takes the place of a model call: the round ends with the
+answer, or with calls of tools. The server asks people for approval, runs the tools, and begins the next round with
+their results in `messages`. Finished rounds survive a crash. A round that a crash has interrupted is repeated: its text
+is removed from the chat, or continued if the chat's parameter `on_owner_loss` is `continue`.
 
     @agent("bank", tools=[charge, balance])
     async def bank(round: Round):
@@ -38,14 +38,14 @@ __all__ = ["Agent", "agent", "call_sync_or_async", "pieces_of"]
 _THREADS = "agents"
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The names that a profile's `mode` may have without quotes in a URL."""
+"""Matches names that need no quoting in a URL as a profile's `mode`."""
 
 
 class Agent:
     """An agent made of a function. Calling the object calls the function, so the function stays usable in Python.
 
     `is_durable`: the function takes an `AgentContext`. `own_tools` are the tools that the agent brings along.
-    `tool_names` are the names of all offered tools; None offers the tools that a profile without a list has.
+    `tool_names` are the names of all offered tools; None offers the same tools as a profile without a list.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Agent:
         self.own_tools: list[Tool] = [each for each in tools or () if not isinstance(each, str)]
         self.tool_names = None if tools is None else [each if isinstance(each, str) else each.name for each in tools]
 
-    def __call__(self, given: Any) -> Any:  # Any: a Round or an AgentContext, and whatever the function returns
+    def __call__(self, given: Any) -> Any:  # Any: a Round or an AgentContext, and the function's result
         return self.function(given)
 
     def __repr__(self) -> str:
@@ -100,8 +100,8 @@ async def pieces_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 async def call_sync_or_async(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return the result of a function. A sync function runs in a thread, unless it returns an awaitable: that is
-    awaited here."""
+    """Return the result of a function. A sync function runs in a thread; if it returns an awaitable, the awaitable is
+    awaited on the event loop."""
     call = partial(function, *args, **kwargs)
     found = await call() if inspect.iscoroutinefunction(function) else await in_thread(call, _THREADS)
     return await found if inspect.isawaitable(found) else found
@@ -122,7 +122,7 @@ def agent(
 
     The name is a profile, which chats choose with `mode`; `[profiles.NAME]` of the configuration may set its
     parameters, limits and texts. An agent called "agent" answers in all chats that choose no other profile. `tools` are
-    tools of Python functions, or names of any tools; None offers the tools that a profile without a list has.
+    tools of Python functions, or names of any tools; None offers the same tools as a profile without a list.
 
     Raises:
         TypeError: the name is invalid, or the function takes other arguments.

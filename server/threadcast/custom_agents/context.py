@@ -18,14 +18,14 @@ __all__ = ["AgentContext", "Inputs", "Operations", "StepRetry"]
 
 StepRetry = Literal["once", "idempotent", "safe"]
 """Whether a step may run again after its worker died during it: `once` means no, `idempotent` means yes with the same
-`ctx.step_key`, `safe` means always. The meaning is that of the tools' `retry`."""
+`ctx.step_key`, `safe` means always. These values have the same meaning as those of the tools' `retry`."""
 
 _T = TypeVar("_T")
 
 
 class Inputs(RunInputs, frozen=True, kw_only=True):
-    """The inputs of a run: everything that is known when it begins. `messages`, `params` and `context` stay as they
-    were at its start, whatever changes afterwards."""
+    """The inputs of a run: everything that is known when it begins. `messages`, `params` and `context` keep their
+    values of that moment, even if the chat changes afterwards."""
 
     state: Any = None  # Any: JSON of the operator
 
@@ -71,13 +71,13 @@ class _Chats:
 
 
 class AgentContext:
-    """The argument of a durable agent's function. All methods belong to the agent's own function and to the branches of
-    `gather` and `first`: in any other task, or inside a step, they raise RuntimeError.
+    """The argument of a durable agent's function. Only the agent's own function and the branches of `gather` and
+    `first` may call the methods: in any other task, or inside a step, the methods raise RuntimeError.
 
-    `messages` is the path of the chat when the run began, `params` and `context` are the parameters and the request
-    context of that moment, and `principal` is the person whose command began the run. `tools` and `system` are the
-    tools and the prompt that a model would get now; they may differ in a replay. `state` is the value that the last
-    `restart` passed, else None.
+    `messages` is the path of the chat at the beginning of the run; `params` and `context` are the parameters and the
+    request context of the same moment. `principal` is the person whose command began the run. `tools` and `system` are
+    the tools and the prompt that a model would get now; they may differ in a replay. `state` is the value that the last
+    `restart` passed; None before the first `restart`.
     """
 
     def __init__(self, inputs: Inputs, operations: Operations) -> None:
@@ -135,7 +135,7 @@ class AgentContext:
 
     async def answer(self, written: Any, *args: Any, **kwargs: Any) -> str:
         """Write an answer into the chat and return its text. `written` is a text, or a function that is called with the
-        arguments: a generator of pieces (async or not), or a function that returns them. A finished answer is not
+        arguments. The function is a generator of pieces (async or not), or returns pieces. A finished answer is not
         written again.
 
         After a crash the function is called again for an unfinished answer. While the function writes the text that
@@ -143,7 +143,7 @@ class AgentContext:
         function with a keyword parameter `shown` gets the text that people have seen, and continues after it.
 
         Raises:
-            StepFailed: the function raised an exception; the text that it had written stays.
+            StepFailed: the function raised an exception; the text that it had written remains.
         """
         return await self._operations.answer(written, args, kwargs)
 
@@ -154,7 +154,7 @@ class AgentContext:
 
     async def first(self, *coroutines: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
         """Run these operations or functions at the same time until one of them has ended, cancel the others, and return
-        (index, result) of that one. Raises the error of that one if it failed."""
+        the index and the result of the operation that has ended. If that operation failed, raises its error."""
         return await self._operations.first(coroutines)
 
     async def steered(self) -> list[Message]:
@@ -163,8 +163,8 @@ class AgentContext:
         return await self._operations.steered()
 
     async def restart(self, state: Any) -> None:  # Any: JSON
-        """Begin again from the top with an empty journal; `ctx.state` is then `state`. Use this for agents without an
-        end, whose journal would grow beyond its limit. Does not return."""
+        """Begin again from the top with an empty journal; `ctx.state` is then `state`. Use this method in agents that
+        run without end, because their journal would otherwise grow beyond its limit. Does not return."""
         await self._operations.restart(state)
 
     def now(self) -> datetime:
@@ -180,16 +180,18 @@ class AgentContext:
         return self._operations.new_id()
 
     def version(self, name: str) -> bool:
-        """Return whether the run first reached this line with code that knows the version `name`. Returns False for a
-        run whose journal already continues beyond this line, so that changed code can keep the old way for old runs."""
+        """Return whether the code already contained this call of `version(name)` when the run first reached it. Returns
+        False for a run whose journal already continues beyond this line, so that changed code can keep its old
+        behaviour for old runs."""
         return self._operations.version(name)
 
     @property
     def step_key(self) -> str:
-        """An id of the running step, the same at each repetition: an idempotency key for other services."""
+        """An id of the running step, which is the same at each repetition of the step. Use it as an idempotency key for
+        other services."""
         return self._operations.step_key()
 
     @property
     def seam(self) -> Seam:
-        """The operations of integrations of agent frameworks (`threadcast.agents`)."""
+        """The operations for integrations of agent frameworks (`threadcast.agents`)."""
         return self._operations.seam

@@ -16,8 +16,8 @@ class StepFailed(Exception):
 
 
 class CallFailed(Exception):
-    """A tool call failed, was ended, or no sub-chat could be opened. The text is the reason in the form that a model
-    would read."""
+    """A tool call failed or was ended, or a sub-chat could not be opened. The text is the reason in the form that a
+    model would read."""
 
 
 class CallDenied(Exception):
@@ -37,8 +37,8 @@ class Rejected(Exception):
 
 
 class OutcomeUnknown(Exception):
-    """The worker died during a step or a tool call that may not run twice, so the step or call may or may not have had
-    its effect."""
+    """The worker died during a step or a tool call that may not run twice, so it is unknown whether the step or call
+    had its effect."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the outcome of {name!r} is unknown: its worker died while it ran")

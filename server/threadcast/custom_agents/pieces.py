@@ -34,17 +34,18 @@ __all__ = [
 ]
 
 KEEP_MAX_BYTES = 256_000
-"""The maximum bytes of `Keep` in one round, as many as a tool's result may have: the chat's state holds the bytes of
-its newest 256 answers."""
+"""The maximum bytes of `Keep` in one round, which is also the maximum of a tool's result. The chat's state holds these
+bytes for its newest 256 answers."""
 
 DATA_MAX_BYTES = 256_000
-"""The maximum bytes of one `Data` as JSON. Every reader receives it, and the log holds it as long as other events."""
+"""The maximum bytes of one `Data` as JSON. Every reader receives the data, and the log holds it as long as other
+events."""
 
 TYPE_MAX_CHARACTERS = 128
 
 
 class Text(msgspec.Struct, frozen=True):
-    """Text of the answer. A plain `str` means the same."""
+    """Text of the answer. An agent may also yield a plain `str`."""
 
     text: str
 
@@ -65,7 +66,8 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Data(msgspec.Struct, frozen=True):
-    """Data for clients: they receive the event `agent_data` with this `type` and `data`. The chat does not keep it."""
+    """Data for clients, who receive it in the event `agent_data` with this `type` and `data`. The chat does not keep
+    the data."""
 
     type: str
     data: JsonObject = {}
@@ -73,7 +75,7 @@ class Data(msgspec.Struct, frozen=True):
 
 class Keep(msgspec.Struct, frozen=True):
     """Private state of the agent's framework. The server stores it with the answer and gives it back as `message.keep`.
-    It never leaves the server. A later `Keep` of the same round replaces an earlier one."""
+    The state never leaves the server. A later `Keep` of the same round replaces an earlier `Keep`."""
 
     data: bytes
 
@@ -118,6 +120,6 @@ def delta_of(piece: object, agent: str, call_index: int) -> Delta:
 
 
 def kept_in(stored: list[JsonObject], agent: str) -> bytes:
-    """Return the last `Keep` of an answer of this agent; b'' if it has none."""
+    """Return the last `Keep` of an answer of this agent; b'' if the answer has no `Keep` of this agent."""
     of_agent = [each["keep"] for each in stored if each.get("agent") == agent]
     return base64.b64decode(of_agent[-1]) if of_agent else b""

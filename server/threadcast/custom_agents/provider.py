@@ -38,7 +38,8 @@ class CustomAgents:
         return frozenset()
 
     def models(self) -> list[ModelInfo]:
-        """Return []: an agent is chosen by its profile, since it needs the profile's tools."""
+        """Return []: clients choose an agent by its profile and not as a model, since the agent needs the profile's
+        tools."""
         return []
 
     def durable(self, name: str) -> Agent | None:
@@ -50,8 +51,8 @@ class CustomAgents:
         """Do nothing, since there is no connection."""
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta, None]:
-        """Ask the agent. Raises ModelFailed: there is no such agent, its code failed, or it yielded something other
-        than a piece."""
+        """Ask the agent. Raises ModelFailed if there is no such agent, if its code failed, or if it yielded something
+        other than a piece."""
         agent = self._by_name.get(request.model)
         if agent is None:
             known = ", ".join(sorted(self._by_name)) or "none"

@@ -35,13 +35,13 @@ class Round(RunInputs, frozen=True, kw_only=True):
 
     `messages` is the active path of the chat as a model would read it: long histories are shortened as the profile
     requires, and results of tools have the role "tool". `system` is the system prompt that the profile's sections have
-    written. `tools` are the offered tools. `params` are the parameters of the command, the thread and the profile that
-    are set, such as `model` and `temperature`. `context` and `metadata` are the request context and the thread's
-    metadata. `principal` is the person whose command began the run. `number` counts the rounds of the run from 0.
+    written. `tools` are the offered tools. `params` are those parameters that the command, the thread or the profile
+    sets, such as `model` and `temperature`. `context` and `metadata` are the request context and the thread's metadata.
+    `principal` is the person whose command began the run. `number` counts the rounds of the run from 0.
 
-    `shown` is '' unless the round continues an answer, after a crash with `on_owner_loss` = `continue`, or for the
-    command `continue_message`. Then it is the text that people have seen, the last two messages are that text and an
-    instruction to continue it, and text that the agent repeats is left out.
+    `shown` is '' unless the round continues an answer: after a crash with `on_owner_loss` = `continue`, or for the
+    command `continue_message`. In these cases `shown` is the text that people have seen, and the last two messages are
+    that text and an instruction to continue it. If the agent repeats that text, the repetition is left out.
     """
 
     number: int

@@ -2,7 +2,7 @@
 
 An integration is a durable agent, and `ctx.seam` is its `Seam`. A `Seam` differs from the operations of an
 `AgentContext` in two ways. The integration names its operations with its own keys, because a framework may reach them
-in any order and resume in the middle. And the operations may be used in every task that the framework starts, while the
+in any order and resume in the middle. Also, every task that the framework starts may use the operations while the
 agent's function is running.
 
 A key is a text of 1 to 200 characters. It must be the same in a replay, and unique in the run for each method.
@@ -37,7 +37,8 @@ __all__ = [
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A piece of `Seam.message`: the private value of the message, which a replay returns. Only the last one counts."""
+    """A piece of `Seam.message`: the private value of the message, which a replay returns. Only the last `Recorded` of
+    a message counts."""
 
     value: Any  # Any: JSON
 
@@ -63,15 +64,16 @@ class ShownMessage(msgspec.Struct, frozen=True):
 
 
 class CallReturn(msgspec.Struct, frozen=True):
-    """A possible result of a `CallFunction`: the result as clients and models read it, and a private value, which
-    `call` returns, also in a replay."""
+    """A possible result of a `CallFunction`. `result` is what clients and models read; `value` is private, and `call`
+    returns it, also in a replay."""
 
     result: ToolResult
     value: Any = None  # Any: JSON
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """A person's decision about a call. `arguments` are the arguments as edited by the person, else None."""
+    """A person's decision about a call. `arguments` are the arguments as edited by the person; None if the person did
+    not edit them."""
 
     accepted: bool
     note: str = ""
@@ -79,8 +81,8 @@ class Approval(msgspec.Struct, frozen=True):
 
 
 class AttemptCut(Exception):
-    """The worker died during an attempt that may not be repeated. An agent that does not catch the error ends its run
-    as `interrupted`; everything that was shown stays."""
+    """The worker died during an attempt that may not be repeated. If the agent does not catch the error, its run ends
+    as `interrupted`; everything that was shown remains in the chat."""
 
 
 class NeedsApproval(Exception):
@@ -90,8 +92,8 @@ class NeedsApproval(Exception):
 
 class NotFinished(Exception):
     """Raised by a function of `Seam.call`, with the framework's own exception, if the call will continue later: the
-    framework is about to ask something. `Seam.call` raises the framework's exception, and runs the function again when
-    it is called again."""
+    framework is about to ask something. `Seam.call` raises the framework's exception; the next `Seam.call` for the same
+    call runs the function again."""
 
     def __init__(self, wrong: BaseException) -> None:
         super().__init__(type(wrong).__name__)
@@ -106,23 +108,24 @@ class Seam(Protocol):
     ) -> ShownMessage:
         """Write one message of the assistant and return it. A finished message is not written again.
 
-        `pieces()` yields pieces as a round does, among them `Call`, `Payload` and `Keep`; and `Recorded`. After a crash
-        `pieces()` is called again for an unfinished message: while it yields the text that people have already seen,
-        nothing is sent; at the first difference the message is removed and begins anew. Messages are written one after
-        the other: other messages and calls wait meanwhile. `speaker` is the name that clients show as the author. A
-        message without text, reasoning, calls and payloads is removed.
+        `pieces()` yields the pieces of a round, such as `Call`, `Payload` and `Keep`, and may also yield `Recorded`.
+        After a crash `pieces()` is called again for an unfinished message: while it yields the text that people have
+        already seen, nothing is sent; at the first difference the message is removed and begins anew. Messages are
+        written one after the other: while a message is being written, other messages and calls wait. `speaker` is the
+        name that clients show as the author. A message without text, reasoning, calls and payloads is removed.
 
         Raises:
-            StepFailed: `pieces` raised an exception; the text that it had written stays. A replay raises it again.
+            StepFailed: `pieces` raised an exception; the text that it had written remains. A replay raises it again.
         """
 
     async def call(
         self, call_id: str, run: CallFunction, *, whole: bool = False
     ) -> Any:  # Any: what `run` returned, or the private value
-        """Carry out the call `call_id` of a message under its tool's policy, deadline and approval: by `run`, or by a
-        client if the policy is `client`. The tool is one of the agent's (`AgentTool`), a declared tool, or any offered
-        tool, which then runs in place of `run`. While all open calls wait, no worker is held. With `whole`, a client's
-        result counts as failed if the chat keeps it cut, or its images apart (PROTOCOL §10).
+        """Carry out the call `call_id` of a message under its tool's policy, deadline and approval. `run` carries out
+        the call, or a client if the policy is `client`. The tool is one of the agent's own tools (`AgentTool`), a
+        declared tool, or any offered tool; an offered tool runs in place of `run`. While all open calls wait, no worker
+        is held. With `whole`, a client's result counts as failed if the chat shortened it or stored its images apart
+        (PROTOCOL §10).
 
         Raises:
             CallFailed: `run` failed, the call was ended, or there is no such tool.
@@ -139,7 +142,7 @@ class Seam(Protocol):
     async def approve(self, call_id: str, *, must_ask: bool = True) -> Approval:
         """Ask a person about the call `call_id` before the framework carries it out itself. No person is asked if the
         tool was allowed permanently, or if its policy is `auto` and `must_ask` is false. A denied call is answered at
-        once. No worker is held meanwhile, unless `stay` was called."""
+        once. While the question waits, no worker is held, unless `stay` was called."""
 
     async def begin_call(self, call_id: str) -> None:
         """Show that the framework carries out the call `call_id` itself."""
@@ -148,12 +151,14 @@ class Seam(Protocol):
         """Show the progress of a call that `begin_call` has begun. Only the newest report is kept."""
 
     async def report(self, call_id: str, result: ToolResult) -> None:
-        """Show the result of a call that the framework has carried out itself. Does nothing if the call is answered."""
+        """Show the result of a call that the framework has carried out itself. Does nothing if the call already has a
+        result."""
 
     async def ask(
         self, key: str, text: str, options: Sequence[str] = (), *, schema: JsonObject | None = None
     ) -> Any:  # Any: JSON that fits the question
-        """Ask the people in the chat, as `AgentContext.ask`. No worker is held meanwhile, unless `stay` was called.
+        """Ask the people in the chat, like `AgentContext.ask`. While the question waits, no worker is held, unless
+        `stay` was called.
 
         Raises:
             Rejected: the person declined to answer.
@@ -171,8 +176,8 @@ class Seam(Protocol):
 
     async def with_attachments(self, messages: Sequence[RoundMessage]) -> list[RoundMessage]:
         """Return messages of `AgentContext.messages` with the bytes of their images, sounds and files in place of
-        references: images as data URLs, files as base64 or as their text. A part that no longer exists, or that exceeds
-        32 MB in all, becomes a note in brackets; the newest parts come first."""
+        references: images as data URLs, files as base64 or as their text. The newest parts are fetched first, up to 32
+        MB in all. A part beyond that limit, or a part that no longer exists, becomes a note in brackets."""
 
     async def put(self, key: str, value: Any) -> None:  # Any: JSON
         """Record a private value of this run. Only the last value of a key counts. A value has at most 16 MB as
@@ -182,7 +187,7 @@ class Seam(Protocol):
         """Return the private value that `put` has recorded in this run, or None."""
 
     async def attempt(self, key: str) -> None:
-        """Record that an operation begins which must not be repeated.
+        """Record the beginning of an operation that must not be repeated.
 
         Raises:
             AttemptCut: the operation has begun before, and its worker has died.
@@ -192,10 +197,11 @@ class Seam(Protocol):
         """Record that the attempt `key` has ended: from now on, `attempt` does nothing in a replay."""
 
     def working(self) -> AbstractAsyncContextManager[None]:
-        """Count the block as work: the function is not suspended during it, unless operations inside it wait."""
+        """Count the block as work: the function is not suspended during the block, unless operations inside the block
+        wait."""
 
     async def keep(self, data: bytes) -> None:
-        """Keep private bytes with the newest answer of this run, in place of its `Keep`: at most 256,000.
+        """Keep at most 256,000 private bytes with the newest answer of this run, in place of its `Keep`.
 
         Raises:
             ValueError: there are more bytes.
@@ -212,7 +218,7 @@ class Seam(Protocol):
         """Show what the agent is doing now; '' clears the text. The next message or call replaces the text."""
 
     async def emit(self, data: Data) -> None:
-        """Send data to clients, as the event `agent_data`. The chat does not keep it."""
+        """Send data to clients, as the event `agent_data`. The chat does not keep the data."""
 
     async def remove(self, message_id: str) -> None:
         """Remove the last message of the run, also from the clients. Its calls must be answered or removed first."""

@@ -40,7 +40,8 @@ _return_types: WeakKeyDictionary[Callable[..., Any], Any] = WeakKeyDictionary()
 
 
 def return_type(function: Callable[..., Any]) -> Any:  # Any: a type hint
-    """Return the annotated return type of `function`; Any if it has none to which JSON can be decoded."""
+    """Return the annotated return type of `function`; Any if `function` has no annotation, or one to which JSON cannot
+    be decoded."""
     plain: Callable[..., Any] = inspect.unwrap(getattr(function, "__func__", function))
     if not getattr(plain, "__annotations__", None):
         return Any

@@ -1,4 +1,5 @@
-"""Addresses of callers: what counts as one address, and which address a request through a trusted proxy came from."""
+"""Addresses of callers: defines which addresses count as one caller, and finds the address from which a request through
+a trusted proxy came."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -12,14 +13,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
-"""Networks of the machine itself (RFC 5735, RFC 4291 §2.5.3): a proxy or a test beside the server."""
+"""Networks of the machine itself (RFC 5735, RFC 4291 §2.5.3), from which a local proxy or a test connects."""
 
 IPV6_NETWORK_BITS = 64
-"""Addresses of one IPv6 network count as one address, because every host may choose freely among them (RFC 4291
+"""Addresses of one IPv6 network count as one address, because a host may choose any address of its network (RFC 4291
 §2.5.1)."""
 
 FORWARDED_MAX = 20
-"""Addresses of `X-Forwarded-For` that are read, from the right: more proxies than stand in any chain."""
+"""Maximum addresses of `X-Forwarded-For` that are read, counted from the right: more than any chain of proxies has."""
 
 
 def networks_of(texts: Iterable[str]) -> list[Network]:
@@ -28,7 +29,8 @@ def networks_of(texts: Iterable[str]) -> list[Network]:
 
 
 def address_of(text: str) -> Address | None:
-    """Return an address, an IPv4 address in an IPv6 one as the former; None for any other text."""
+    """Return the address that a text names; None if the text is no address. An IPv4 address inside an IPv6 address is
+    returned as IPv4."""
     try:
         parsed = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -44,10 +46,10 @@ def unit_of(address: Address) -> str:
 
 
 def caller_of(scope: Scope, proxies: Sequence[Network]) -> str:
-    """Return the unit of the address that a request came from; '' for a socket without addresses.
+    """Return the unit (`unit_of`) of the address that a request came from; '' for a socket without addresses.
 
-    If the connection is that of a proxy among `proxies`, the caller is the last address of `X-Forwarded-For` that is
-    not a proxy's: each proxy appends the address that it sees, and addresses before that one may be forged.
+    If the connection comes from a proxy in `proxies`, the caller is the last address of `X-Forwarded-For` that is not a
+    proxy's: each proxy appends the address that it sees, and addresses before that one may be forged.
     """
     peer = address_of(scope["client"][0]) if scope.get("client") else None
     if peer is None:

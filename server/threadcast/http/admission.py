@@ -1,4 +1,5 @@
-"""Counts the open connections of a server, decides whether another one is admitted, and words the refusals.
+"""Counts the open connections of a server, decides whether a further connection is admitted, and writes the texts of
+refusals.
 
 `Connections` belongs to one server; `connections.py` asks it for each connection.
 """
@@ -21,12 +22,12 @@ __all__ = ["LINGERING_MAX", "LOOPBACK", "Connections", "Refusal"]
 _log = structlog.get_logger()
 
 LINGERING_MAX = 64
-"""Connections beyond the maximum that are open at once, until they have got their answer. A further connection drops
-the oldest of them without an answer. So refusals cannot use up the descriptors that the limits keep free, and a probe
-for the server's health is answered unless so many connections arrive before its request."""
+"""Maximum number of connections beyond the limit that stay open until they have got their refusal. A further connection
+drops the oldest of them without an answer. So refusals cannot use up the descriptors that the limits keep free. A probe
+for the server's health is answered unless this many connections arrive before its request."""
 
 LOG_SECONDS = 60.0
-"""The log gets at most one line in this time for each reason, with the number of refusals."""
+"""Seconds in which the log gets at most one line for each reason of refusals. The line has the number of refusals."""
 
 
 class Refusal:
@@ -51,7 +52,7 @@ class Connections:
     """Counts the open connections of one server, in all and by address."""
 
     def __init__(self, limits: Limits, most: int, metrics: Metrics, uncounted: Iterable[str] = LOOPBACK) -> None:
-        """`most`: connections at once. `uncounted`: networks whose addresses may have any number of them."""
+        """`most`: connections at once. `uncounted`: networks whose addresses may open any number of connections."""
         self.limits = limits
         self.head_too_large = Refusal(
             "headers",
@@ -97,7 +98,8 @@ class Connections:
         self._logged_at: dict[str, float] = {}
 
     def enter(self, address: str) -> Refusal | None:
-        """Count a connection from `address`, and return why it may not stay, or None. `leave` follows in each case."""
+        """Count a connection from `address`, and return the refusal if the connection may not stay, else None. Call
+        `leave` later in both cases."""
         self._total += 1
         if self._total > self._most:
             return self._too_many
@@ -116,8 +118,8 @@ class Connections:
                 del self._of[key]
 
     def linger(self, connection: _Dropped) -> _Dropped | None:
-        """Remember a connection that is refused but still open. Returns an older one that must be dropped in its
-        place, or None. A connection removes itself from `lingering` when it is closed."""
+        """Remember a connection that is refused but still open. Returns an older refused connection that must be
+        dropped instead, or None. A connection removes itself from `lingering` when it is closed."""
         self.lingering[connection] = None
         if len(self.lingering) <= LINGERING_MAX:
             return None
@@ -126,7 +128,7 @@ class Connections:
         return oldest
 
     def note(self, refusal: Refusal, address: str) -> None:
-        """Count a refusal, and log it unless another one of its reason was logged within the last minute."""
+        """Count a refusal, and log it unless a refusal for the same reason was logged within the last minute."""
         self._metrics.connections_refused.labels(refusal.reason).inc()
         self._unlogged[refusal.reason] += 1
         now = time.monotonic()

@@ -1,9 +1,9 @@
-"""Bounds what a connection may use besides the bodies of its requests: headers, time, pipelined requests, and discarded
-bytes.
+"""Limits the headers, the time, the pipelined requests and the discarded bytes of a connection; other modules limit the
+bodies of its requests.
 
-`BoundedConnection` is one connection: uvicorn's HTTP protocol, which alone has no limit for headers, no deadline for
-them, and no limit for silent connections. A refused connection gets an answer that says why. It is closed once the
-client has had time to read that answer.
+`BoundedConnection` is one connection: uvicorn's HTTP protocol, extended by a limit and a deadline for headers and a
+limit for silent connections. A refused connection gets an answer that says why. It is closed once the client has had
+time to read that answer.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from threadcast.http.uvicorn_inside import HttpToolsProtocol, RequestResponseCyc
 __all__ = ["LINGER_SECONDS", "PIPELINED_MAX", "BoundedConnection"]
 
 _uvicorn_log = logging.getLogger("uvicorn.error.requests")
-"""uvicorn's log for connections, without its warnings: it has one for each invalid request, and callers could fill the
-disk with them. `Connections.note` logs them with a bound."""
+"""uvicorn's log for connections, without its warnings: uvicorn warns about each invalid request, so callers could fill
+the disk with warnings. `Connections.note` logs invalid requests at a limited rate."""
 _uvicorn_log.setLevel(logging.ERROR)
 
 LINGER_SECONDS = 2.0
@@ -31,21 +31,22 @@ answer (RFC 9112 §9.6). nginx waits for 5 s; these connections count as open on
 client that goes on sending is read for `limits.body_timeout_seconds`, up to `DISCARDED_BODIES`."""
 
 DISCARDED_BODIES = 2
-"""Times `limits.body_max_bytes` that are discarded after an answer before the connection is reset. Many clients read
-only after they have sent their whole body, which most often is a little above the limit."""
+"""Bytes that are discarded after an answer before the connection is reset, as a multiple of `limits.body_max_bytes`.
+Many clients read only after they have sent their whole body, which most often is a little above the limit."""
 
 DISCARD_PAUSE_SECONDS = 0.02
-"""Seconds between two reads of bytes that are discarded, at most 256 KiB each. A flood that goes on after its refusal
-would occupy the process otherwise."""
+"""Seconds between two reads of discarded bytes; one read takes at most 256 KiB. Without this pause, a client that keeps
+sending after its refusal would occupy the process."""
 
 PIPELINED_MAX = 100
-"""Requests of one connection that may wait for the answer before theirs (RFC 9112 §9.3.2). One read can bring
-thousands, and each takes kilobytes. Browsers and HTTP libraries send one request at a time."""
+"""Maximum number of requests of one connection that may wait for the answers to earlier requests (RFC 9112 §9.3.2). One
+read can contain thousands of requests, and each takes kilobytes. Browsers and HTTP libraries send one request at a
+time."""
 
 
 _PROBE = re.compile(rb"(GET|HEAD) /(livez|readyz)[? ]")
 """Matches the beginning of a request for the server's health, which is answered even on a connection beyond the
-maximum: an orchestrator without an answer would kill a server for being full."""
+maximum: an orchestrator that gets no answer would kill a server that is merely full."""
 
 
 class _Excess(Exception):
@@ -54,19 +55,19 @@ class _Excess(Exception):
 
 class _ClosedLater:
     """Stands for the transport of a connection whose request is answered before its body has arrived. uvicorn would
-    close the connection at once if the answer is its last."""
+    close the connection at once after its last answer."""
 
     def __init__(self, connection: "BoundedConnection") -> None:
         self._connection = connection
         self.close = connection.close_after_body
 
-    def __getattr__(self, name: str) -> Any:  # Any: whatever a transport has
+    def __getattr__(self, name: str) -> Any:  # Any: an attribute of the transport
         return getattr(self._connection.transport, name)
 
 
 class _Pipeline(list[tuple[RequestResponseCycle, Any]]):  # Any: uvicorn's own type of applications
-    """The requests of a connection that wait for the answer before theirs, with the methods of a deque that uvicorn
-    calls. An empty deque takes 760 bytes, and hardly any connection has such requests."""
+    """The requests of a connection that wait for the answers to earlier requests. The class has those methods of a
+    deque that uvicorn calls. An empty deque takes 760 bytes, and hardly any connection has such requests."""
 
     __slots__ = ()
 
@@ -75,7 +76,7 @@ class _Pipeline(list[tuple[RequestResponseCycle, Any]]):  # Any: uvicorn's own t
 
 
 class BoundedConnection(HttpToolsProtocol):
-    """One connection, with bounds for the part of a request before its body."""
+    """A connection that limits the part of a request before its body."""
 
     # uvicorn's own attributes and these would be more than the 30 for which Python shares the keys of all instances'
     # dictionaries; each connection would then take 1.3 kB more.
@@ -109,22 +110,22 @@ class BoundedConnection(HttpToolsProtocol):
         self._address = ""
         self._refusal: Refusal | None = None
         self._has_begun = False
-        """Whether bytes of a request have been handled; before, the connection may wait for its turn."""
+        """Whether bytes of a request have been handled. Until then, the connection may wait for its turn."""
         self._is_probe = False
         """Whether this connection is beyond the maximum and asks for the server's health."""
         self._is_over = False
         """Whether the connection has had its last answer; bytes that arrive are discarded."""
         self._over_until = -math.inf
         self._discarded_bytes = 0
-        """Bytes since the last answer that are discarded."""
+        """Number of bytes that were discarded since the last answer."""
         self._running: RequestResponseCycle | None = None
-        """The request that is being answered; `cycle` is the last one that has arrived."""
+        """The request that is being answered; `cycle` is the last request that has arrived."""
         self._is_in_body = False
         self._framing_bytes = 0
         """Bytes of chunk extensions and trailers since the last byte of the body. A read that contains bytes of the
         body counts as 0."""
         self._head_bytes: int | None = None
-        """Bytes of the present head so far; None between requests and in a body."""
+        """Number of bytes of the present head that have arrived; None between requests and in a body."""
         self._timer: asyncio.TimerHandle | None = None
         self._unsent_bytes = 0
         self._unsent_timer: asyncio.TimerHandle | None = None
@@ -179,7 +180,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.begin(data)
 
     def begin(self, data: bytes) -> None:
-        """Handle bytes of a request, unless the client has left."""
+        """Handle bytes of a request, unless the client has disconnected."""
         if self.transport.is_closing():
             return
         self._has_begun = True
@@ -210,15 +211,16 @@ class BoundedConnection(HttpToolsProtocol):
         self._watch_unsent()
 
     def _watch_unsent(self) -> None:
-        """Begin to watch whether the client takes the bytes that wait for it, because closing the connection would wait
-        for them too."""
+        """Begin to watch whether the client takes the unsent bytes, because closing the connection would also wait
+        until they are sent."""
         if self._unsent_timer is None and self.transport.get_write_buffer_size():
             self._unsent_bytes = 0
             self._unsent_timer = self.loop.call_later(self._limits.subscriber_stall_seconds, self._check_unsent)
 
     def _check_unsent(self) -> None:
-        """Drop the connection if no byte was sent since the last check. The first check only takes the number, so that
-        a stream, which has the same limit, ends first and counts it."""
+        """Drop the connection if no byte was sent since the last check. The first check only records the number of
+        unsent bytes. So a stream, which has the same time limit, ends and counts its stalled reader before this check
+        drops the connection."""
         self._unsent_timer = None
         unsent = self.transport.get_write_buffer_size()
         if unsent and unsent == self._unsent_bytes:
@@ -228,7 +230,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._unsent_timer = self.loop.call_later(self._limits.subscriber_stall_seconds, self._check_unsent)
 
     def _check_progress(self) -> None:
-        """Bound the part of a request that has arrived, and set the timer for the rest."""
+        """Check the size of the part of a request that has arrived, and set the timer for the rest."""
         if (self._framing_bytes if self._is_in_body else self._head_bytes or 0) > self._limits.header_max_bytes:
             self._refuse(self._bounds.head_too_large)
         elif self._head_bytes is not None:
@@ -249,7 +251,7 @@ class BoundedConnection(HttpToolsProtocol):
     # The parser's callbacks.
 
     def on_message_begin(self) -> None:
-        self._head_bytes = self._head_bytes or 1  # it may begin in the chunk in which the body before it ended
+        self._head_bytes = self._head_bytes or 1  # a request may begin in the chunk that ends the body before it
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -265,7 +267,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._check_head(len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers))
-        if [name for name, _ in self.headers].count(b"host") > 1:  # a proxy may have believed the other (RFC 9112 §3.2)
+        if [name for name, _ in self.headers].count(b"host") > 1:  # a proxy may have used the other (RFC 9112 §3.2)
             self._stop(self._bounds.invalid)
         if len(self.pipeline) >= PIPELINED_MAX or (self._is_probe and self._running is not None):
             self._stop(self._bounds.too_many_requests)
@@ -274,7 +276,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._discarded_bytes = 0
         self._is_in_body = True
         super().on_headers_complete()
-        self.cycle.message_event = LeanEvent()  # nothing waits for the former one yet
+        self.cycle.message_event = LeanEvent()  # nothing waits for the former event yet
         if self._is_probe:
             self.cycle.keep_alive = False
         if not self.pipeline:
@@ -286,11 +288,11 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._is_in_body = False
-        self._stop_timer()  # what follows in these bytes is another head, with its own time
+        self._stop_timer()  # the next bytes are another head, with its own time limit
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse the request at which the parser stopped, also by `_Excess`."""
+        """Refuse the request at which the parser stopped, for invalid HTTP or by `_Excess`."""
         self._refuse(self._refusal or self._bounds.invalid)
 
     def _check_head(self, head_bytes: int) -> None:
@@ -336,7 +338,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Answer with `refusal`, discard all further bytes, and close soon."""
         running = None if self._is_answered() else self._running
         if running is not None:
-            if running.response_started or self.pipeline:  # the client would take this answer for a part of that one
+            if running.response_started or self.pipeline:  # the client would read it as a part of that answer
                 self._hold(running, refusal)
                 return
             self._disconnect(running)
@@ -350,8 +352,8 @@ class BoundedConnection(HttpToolsProtocol):
         running.message_event.set()
 
     def _linger(self) -> None:
-        """Send nothing more, and discard what arrives, until the client closes the connection or `LINGER_SECONDS`
-        pass in silence."""
+        """Send nothing more, and discard all bytes that arrive, until the client closes the connection or
+        `LINGER_SECONDS` pass in silence."""
         self._is_over = True
         self._over_until = self.loop.time() + self._limits.body_timeout_seconds
         if self.transport.can_write_eof():
@@ -360,8 +362,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._start_timer(LINGER_SECONDS)
 
     def _hold(self, running: RequestResponseCycle, refusal: Refusal) -> None:
-        """Answer and read nothing more, and close the connection after `LINGER_SECONDS`. If it were closed at once, a
-        client could connect again at once, and each connection costs up to `PIPELINED_MAX` requests."""
+        """Send no further answer, read no further bytes, and close the connection after `LINGER_SECONDS`. If the
+        connection were closed at once, the client could connect again at once, and each connection costs up to
+        `PIPELINED_MAX` requests."""
         self._bounds.note(refusal, self._address)
         self._is_over = True
         self._disconnect(running)

@@ -1,10 +1,10 @@
-"""Writes blocks of a stream directly to their socket: one system call, no task, no layers of `send`. Snapshots, which
-may be large, go to the transport without a copy.
+"""Writes blocks of a stream directly to their socket, in one system call, without a task and without the layers of
+ASGI's `send`. Snapshots, which may be large, go to the transport without a copy.
 
 An answer begins and ends through ASGI. In between, while uvicorn has no unsent bytes, a block becomes a chunk of
-HTTP/1.1 and goes to the kernel at once (decision 0021). `http/server.py` attaches the function to each request;
-`ReaderConnection` calls it. `put` never waits, and returns False in every unusual case; then ASGI's `send` is used,
-which waits, or notices that the reader has disconnected.
+HTTP/1.1 and goes to the kernel at once (decision 0021). `http/server.py` attaches the function `direct_send` to each
+request; `ReaderConnection` calls it. `put` never waits, and returns False in every unusual case. The caller then uses
+ASGI's `send`, which waits, or notices that the reader has disconnected.
 """
 
 import os
@@ -17,13 +17,14 @@ __all__ = ["DirectSend", "direct_send", "large_send"]
 
 
 HEAD_MAX_BYTES = 4_096
-"""Bytes that may wait in the transport while it gets a snapshot: the head of the answer, which has some hundred."""
+"""Maximum unsent bytes in the transport when it is given a snapshot: room for the head of the answer, which has some
+hundred bytes."""
 
 
 class _Last:
     """Caches the last block and its chunk, since the next reader usually needs the same block. It is a separate object
-    because writing class attributes invalidates the interpreter's caches of the class: where each reader has its own
-    blocks, that costs as much as making a chunk (twice 0.3 us)."""
+    because writing class attributes invalidates the interpreter's caches of the class: if each reader has its own
+    blocks, this costs as much as making a chunk (twice 0.3 us)."""
 
     __slots__ = ("block", "chunk")
 
@@ -51,15 +52,15 @@ class DirectSend:
         return not self._is_over() and transport.get_write_buffer_size() <= HEAD_MAX_BYTES
 
     def put_large(self, pieces: Sequence[bytes | memoryview]) -> bool:
-        """Hand bytes to the transport, which refers to them until the reader has taken them. They leave the process at
-        the end of this turn of the loop, together with the head of the answer. Returns False if `drained` has to wait
-        for the reader."""
+        """Hand bytes to the transport, which refers to them until the reader has taken them. The process sends them at
+        the end of this turn of the loop, together with the head of the answer. Returns False if the caller must wait
+        for the reader with `drained`."""
         if not self._is_over():
             self._transport.writelines([b"%x\r\n" % sum(map(len, pieces)), *pieces, b"\r\n"])
         return not self._flow.write_paused
 
     async def drained(self) -> None:
-        """Wait until the reader has taken nearly all bytes, or has left."""
+        """Wait until the reader has taken nearly all bytes, or has disconnected."""
         await self._flow.drain()
 
     def unsent(self) -> int:
@@ -88,13 +89,13 @@ class DirectSend:
 
 
 def direct_send(cycle: RequestResponseCycle) -> Put:
-    """Return the direct send function of an answer that has begun."""
+    """Return the function that writes to the socket of an answer that has begun."""
     direct = large_send(cycle)
     return put_nothing if direct is None else direct.put
 
 
 def large_send(cycle: RequestResponseCycle) -> DirectSend | None:
-    """Return the direct send of an answer that has begun, also for snapshots; None if there is none for it."""
+    """Return the `DirectSend` of an answer that has begun; None if the answer cannot be written directly."""
     if cycle.transport.get_extra_info("sslcontext") is not None:
         return None
     if not cycle.chunked_encoding or cycle.response_complete:

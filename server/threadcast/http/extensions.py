@@ -41,19 +41,19 @@ HAS_LEFT = "threadcast.has_left"
 
 
 def has_left(scope: Scope) -> bool:
-    """Return whether the client of a request has closed the connection, as far as the server has read it. Under another
-    server the answer is False."""
+    """Return whether the client of a request has closed the connection, as far as the server has read the connection.
+    Returns False under another server."""
     closed: Callable[[], bool] | None = scope.get("extensions", {}).get(HAS_LEFT)
     return closed is not None and closed()
 
 
 DIRECT_SEND = "threadcast.direct_send"
-"""ASGI extension with a function to call when the answer has begun; it returns the function that writes directly to the
-socket (`direct_send.py`)."""
+"""ASGI extension with a function that an endpoint calls when the answer has begun. That function returns the function
+`put`, which writes directly to the socket (`direct_send.py`)."""
 
 LARGE_SEND = "threadcast.large_send"
-"""ASGI extension with a function to call when the answer has begun; it returns an object that writes directly to the
-socket, also snapshots, or None."""
+"""ASGI extension with a function that an endpoint calls when the answer has begun. That function returns a
+`DirectSend`, which also writes snapshots to the socket, or None."""
 
 
 class _Life:
@@ -68,7 +68,7 @@ class _Life:
 
 
 STREAM_LIFE = "threadcast.life"
-"""ASGI extension with the object to which an endpoint assigns the stream that it began."""
+"""ASGI extension with the object in which an endpoint stores the rest of the stream that it began."""
 
 
 async def lingering(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

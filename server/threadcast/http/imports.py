@@ -1,8 +1,8 @@
 """Speeds up the imports at the start of a server process by skipping optional work of libraries.
 
-`cli.py` calls it before importing the server, as does the benchmark that measures it. It saves a third of the CPU of
-the imports (`bench.start`). Skipped modules can still be imported later, and a long-running process calls
-`collect_calmly`.
+`cli.py` calls `begin_startup_imports` before it imports the server, and so does the benchmark `bench.start`. The call
+saves a third of the CPU time of the imports. Skipped modules can still be imported later, and a long-running process
+calls `collect_calmly`.
 """
 
 import gc
@@ -11,8 +11,9 @@ import sys
 __all__ = ["GC_YOUNG_COUNT", "begin_startup_imports", "collect_calmly"]
 
 GC_YOUNG_COUNT = 20_000
-"""New objects that start a garbage collection. Some thirty appends make 700 objects, Python's default, and the imports
-make a quarter of a million, none of which is ever freed. Cycles are rare here, and this many objects take a few MB."""
+"""Number of new objects that starts a garbage collection. Python's default, 700 objects, is reached by some thirty
+appends. The imports make a quarter of a million objects, none of which is ever freed. Cycles are rare here, and 20,000
+objects take a few MB."""
 
 
 def begin_startup_imports() -> None:

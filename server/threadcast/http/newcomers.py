@@ -1,9 +1,9 @@
 """Begins the first GET requests of new connections one after the other, one in each turn of the event loop.
 
 A caller who opens and drops hundreds of connections would otherwise begin hundreds of requests in one turn, and every
-request of another caller, which needs many turns, would wait for all of them. While a connection waits, its client may
-leave, and then its request costs nothing. Probes of the server's health do not wait, and neither do other
-methods, whose bodies would wait in the server's memory instead of the system's (decision 0039).
+request of another caller, which needs many turns, would wait for all of them. If the client disconnects while its
+connection waits, its request costs nothing. Probes of the server's health do not wait, and neither do other methods,
+because their bodies would wait in the server's memory instead of the system's (decision 0039).
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import Protocol
 __all__ = ["HELD_MAX_BYTES", "Newcomers"]
 
 HELD_MAX_BYTES = 4_194_304
-"""Bytes of requests that wait for their turn, of all connections. Beyond it, a request does not wait."""
+"""Maximum bytes of the waiting requests of all connections. A request that would exceed this maximum does not wait."""
 
 
 class _Newcomer(Protocol):
-    """A connection without a request so far."""
+    """A connection that has not received a request yet."""
 
     loop: asyncio.AbstractEventLoop
 

@@ -53,7 +53,7 @@ class Probes:
 
 
 class StartupGate:
-    """Passes requests to the web application once it is set, to the probes until then."""
+    """Passes requests to the probes until the web application is set, and from then on to the web application."""
 
     def __init__(self, probes: Probes) -> None:
         self._app: ASGIApp = probes
@@ -67,7 +67,7 @@ class StartupGate:
 
 
 PROBES_CONNECTIONS_MAX = 100
-"""Connections at once to the port of metrics and health, which a few collectors and balancers use."""
+"""Maximum number of open connections to the port of metrics and health, which a few collectors and balancers use."""
 
 
 @asynccontextmanager

@@ -17,8 +17,8 @@ from threadcast_protocol.wire.server_info import Health
 __all__ = ["LATE_SECONDS", "READY_SECONDS", "Readiness"]
 
 LATE_SECONDS = 5.0
-"""Seconds after which a chat that waits for a worker is reported: a worker that has room takes it within milliseconds,
-and the chats of a dead worker wait for at most a lease and a sweep (4 s)."""
+"""Seconds after which a chat that waits for a worker is reported. A worker that is not full takes the chat within
+milliseconds, and the chats of a dead worker wait for at most a lease and a sweep (4 s)."""
 
 READY_SECONDS = 1.0
 """Seconds that the store may take to answer before the process counts as not ready."""
@@ -63,7 +63,7 @@ class Readiness:
 
     async def look(self) -> tuple[int, Health]:
         """Return 200 or 503, and the body with the reason (PROTOCOL §13). A backlog is reported with 200, because this
-        process accepts commands, and taking its traffic away would not make the workers faster."""
+        process accepts commands, and sending its requests to other processes would not make the workers faster."""
         if self._phase == "draining":
             return 503, Health("draining", detail="the process was told to stop; send requests elsewhere")
         if self._store is None and self._waits:

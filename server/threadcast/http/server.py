@@ -1,8 +1,8 @@
-"""Serves one ASGI application with uvicorn on a given socket, and ends it on request.
+"""Serves one ASGI application with uvicorn on a given socket, and ends the server on request.
 
-uvicorn's signal handling is disabled, because streams must get their goodbye before uvicorn waits for their end. The
-web process uses it for its application, and `probes.py` for the extra port. Closing takes two steps, `close_soon` and
-`until_ended`; in between, the web process ends its streams.
+uvicorn's signal handling is disabled, because streams must be told to reconnect before uvicorn waits for their end. The
+web process uses this module for its application, and `probes.py` uses it for the extra port. Closing takes two steps,
+`close_soon` and `until_ended`; in between, the web process ends its streams.
 """
 
 import asyncio
@@ -31,8 +31,9 @@ __all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "serving"]
 _log = structlog.get_logger()
 
 OTHER_FILES = 1_000
-"""Descriptors needed besides the connections of clients: connections to models, tools and the store, and processes'
-pipes. Of a limit below 4,000 a quarter is kept back."""
+"""Number of file descriptors that are not used for connections of clients: connections to models, tools and the store,
+and pipes of processes need them. If the process may open fewer than 4,000 files, a quarter of that limit is kept back
+instead."""
 
 CLOSE_SECONDS = 3
 """Seconds that uvicorn waits for the last answers."""
@@ -44,7 +45,8 @@ connection, and a lost POST is not repeated automatically."""
 
 
 def allow_open_files(connections_max: int) -> int:
-    """Raise this process's soft limit of open files as far as so many connections need and the hard limit allows.
+    """Raise this process's soft limit of open files to the number that `connections_max` connections need, within the
+    hard limit.
 
     Returns the number of connections that may be open at once; it never exceeds `connections_max`. Descriptors are kept
     back for the store, models and tools: without them a flood of connections would cut the server off from its store.
@@ -67,14 +69,14 @@ def allow_open_files(connections_max: int) -> int:
 
 
 ACCEPTED_AT_ONCE = 8
-"""Connections that are accepted in one turn of the event loop. libuv, on which uvloop is built, accepts one for each
-descriptor of a listening socket, so the server listens with copies of the descriptor. Otherwise a probe behind 200
-connections would wait for 200 turns, each with the work of a request (decision 0039)."""
+"""Number of connections that are accepted in one turn of the event loop. libuv, on which uvloop is built, accepts one
+connection in each turn for each descriptor of a listening socket, so the server listens with copies of the descriptor.
+Otherwise a probe behind 200 connections would wait for 200 turns, each with the work of a request (decision 0039)."""
 
 FIRST_REQUEST_SECONDS = 1.0
 """A process that shuts down waits for the first request of each connection that is younger than this number of seconds.
-Programs send it within a round trip, and later only if their machine is busy; a browser's preconnection sends it later,
-and the browser retries."""
+Programs send this request within a round trip, unless their machine is busy. A browser that connects in advance sends
+it later, and then retries."""
 
 
 class HttpServer(uvicorn.Server):
@@ -136,7 +138,7 @@ class HttpServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def descriptors(self) -> list[int]:
-        """Return the descriptors of the open connections, and the copies of those of the listening sockets."""
+        """Return the descriptors of the open connections, and the copied descriptors of the listening sockets."""
         connections = [each for each in self.server_state.connections if isinstance(each, HttpToolsProtocol)]
         copies = [each.fileno() for each in self._copies if each.fileno() >= 0]
         return [*copies, *(each.transport.get_extra_info("socket").fileno() for each in connections)]
@@ -148,7 +150,7 @@ class HttpServer(uvicorn.Server):
             self.ended.set()
 
     async def until_ended(self) -> None:
-        """Wait until the last connection is closed, for at most `CLOSE_SECONDS` and one second more."""
+        """Wait at most `CLOSE_SECONDS` plus one second until the last connection is closed."""
         with anyio.move_on_after(CLOSE_SECONDS + 1):
             await self.ended.wait()
 
@@ -158,8 +160,8 @@ async def serving(
     listener: socket.socket, app: ASGIApp, connections: Connections, begin: anyio.Event | None = None
 ) -> AsyncIterator[HttpServer]:
     """Serve `app` during the block. At its end the server stops accepting, and finishes the answers that it has begun.
-    If `begin` is given, connections wait in the socket until it is set, for this process or another that shares the
-    socket."""
+    If `begin` is given, this process accepts connections only after `begin` is set. Until then, connections wait in the
+    socket for this process, or for another process that shares the socket."""
     server = HttpServer(app, connections)
     forget = close_in_children(server.descriptors)
 
@@ -193,7 +195,8 @@ class _Lending:
     """Adds three functions to each request: dropping its connection (a clean close would wait for a reader that never
     reads), direct sending to its socket, and asking whether the client has disconnected.
 
-    They need uvicorn's request behind `send`, which has the transport; with other servers they are not added.
+    The functions need the transport, which uvicorn's request has; `send` is a method of that request. With other
+    servers the functions are not added.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -209,9 +212,9 @@ class _Lending:
                 HAS_LEFT: request.transport.is_closing,
             }
             scope.setdefault("extensions", {}).update(lent)
-            # uvicorn's protocol keeps a second list of the same headers, which it no longer reads; without it a long
-            # stream can free the headers in `scope`, two kilobytes for a browser.
+            # uvicorn's protocol keeps a second list of the same headers, which it no longer reads. Without that list, a
+            # long stream can free the headers in `scope`, two kilobytes for a browser.
             heard = scope["headers"]
             scope["headers"] = heard.copy()
             heard.clear()
-        return self._app(scope, receive, send)  # returned, not awaited: a coroutine less for each stream
+        return self._app(scope, receive, send)  # returned, not awaited: this saves a coroutine for each stream

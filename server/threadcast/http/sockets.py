@@ -19,7 +19,7 @@ SEND_BUFFER_BYTES = 65_536
 """Bytes that the kernel may buffer for a reader who does not read (DESIGN §5)."""
 
 BACKLOG = 2_048
-"""Connections that may wait to be accepted: a reconnect herd after a restart."""
+"""Maximum number of connections that wait to be accepted: after a restart, many readers reconnect at the same time."""
 
 
 @contextmanager
@@ -54,7 +54,7 @@ class SharedPort:
     a later bind with SO_REUSEPORT by the same user (socket(7)); our servers never do that.
 
     Raises:
-        Conflict: another program has the port, or another of our servers.
+        Conflict: another program or another Threadcast server has the port.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -65,8 +65,8 @@ class SharedPort:
         self._host = host
 
     def listener(self) -> socket.socket:
-        """Return a further listening socket; connections wait in it until a process accepts them, and are refused when
-        it closes."""
+        """Return a further listening socket. Connections wait in the socket until a process accepts them; when the
+        socket closes, they are refused."""
         listener = _bound(self._host, self._reserved.getsockname()[1], "--port", is_shared=True)
         _listen(listener)
         return listener

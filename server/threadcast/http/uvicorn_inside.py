@@ -1,8 +1,8 @@
 """The classes inside uvicorn that this server uses directly, and whether the installed uvicorn has them as expected.
 
-uvicorn does not promise to keep them, so `server/pyproject.toml` allows one line of its versions. If another version is
-installed nevertheless and differs, the names below stand for a class without instances: requests then go through plain
-ASGI, which takes more CPU, and `report_misfit` logs the reason at start-up.
+uvicorn does not promise to keep these classes, so `server/pyproject.toml` allows only one release series of uvicorn. If
+another version is installed all the same and its classes differ, the names below stand for a class without instances.
+Requests then go through plain ASGI, which takes more CPU, and `report_misfit` logs the reason at start-up.
 """
 
 from typing import TYPE_CHECKING

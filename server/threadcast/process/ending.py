@@ -2,7 +2,7 @@
 
 Python waits at its end for every thread that still runs, for the executor of the event loop, for tasks that swallow
 their cancellation and for child processes of `multiprocessing`. A tool that hangs in one of these would keep the
-process alive for ever, after it has drained and closed everything in order. `run_process` therefore waits
+process alive for ever, although the process has drained and closed everything in order. `run_process` therefore waits
 `LEFTOVERS_SECONDS` for them, and then ends the process with `os._exit`.
 """
 
@@ -65,7 +65,8 @@ def ending_by_force(seconds: float, status: Callable[[], int], why: str) -> Iter
 
 
 def end_leftovers(before: set[threading.Thread], status: int) -> None:
-    """Return when only threads and child processes from `before` are left; if others remain, end the process."""
+    """Return when no child process runs, and no thread except the threads in `before`. If any remain after
+    `LEFTOVERS_SECONDS`, end the process."""
     until = time.monotonic() + LEFTOVERS_SECONDS
     threads = [thread for thread in _threads() if thread not in before]
     for thread in threads:

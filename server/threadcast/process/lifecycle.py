@@ -39,23 +39,24 @@ _log = structlog.get_logger()
 
 
 class ProcessSlot(msgspec.Struct, frozen=True):
-    """The resources that the supervisor passes to one of several processes. Standard input is the lifeline: its end
-    tells the process to stop, also after the supervisor died."""
+    """The resources that the supervisor passes to one of several processes. Standard input is the lifeline: the end of
+    standard input tells the process to stop, even if the supervisor has died."""
 
     number: int
     """The slot's number, from 1; a replacement process has the number of its predecessor."""
 
     word_fd: int
-    """The descriptor to which the process writes one line when it is ready, and which it then closes."""
+    """The descriptor of the readiness report: when the process is ready, it writes one line to this descriptor and
+    closes it."""
 
     listener_fd: int | None = None
     """The socket at which a web process accepts connections."""
 
     probes_fd: int | None = None
-    """The socket at which it serves only /livez, /readyz and /metrics."""
+    """The socket at which the process serves only /livez, /readyz and /metrics."""
 
     replaces: bool = False
-    """Whether another process accepts connections at the same socket until this one is ready."""
+    """Whether another process accepts connections at the same socket until this process is ready."""
 
 
 class Startup:
@@ -84,9 +85,9 @@ def run_process(
 ) -> int:
     """Run `main` on uvloop; returns the exit status: 0 when it was told to stop, else 1.
 
-    An error during the start is one sentence on standard error. A later error is logged: our own errors as a sentence,
-    others, which are bugs, with a traceback. If threads or tasks of `main` still run at the end, such as a hanging
-    tool, the process ends here and the call does not return.
+    An error during the start is one sentence on standard error. A later error is logged: the server's own errors as a
+    sentence, and all other errors, which are bugs, with a traceback. If threads or tasks of `main` still run at the
+    end, such as a hanging tool, the process ends here and the call does not return.
 
     Raises:
         KeyboardInterrupt: Ctrl-C before a signal handler was installed.

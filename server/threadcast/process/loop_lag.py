@@ -1,9 +1,10 @@
 """Measures the lag of the process's event loop, and logs the code that blocks it.
 
 A process runs on one loop: a tool that blocks the loop stops every answer, every stream and the worker's heartbeats, so
-the worker loses its chats. A task measures how late it is woken; a thread, which runs even while the loop is blocked,
-reads the stack of the loop's thread when the task is overdue. This module only reports; leases and fences protect the
-chats (DESIGN §4). Each blockage is logged once, with the place in the code but without values and arguments.
+the worker loses its chats. A task measures how late the loop wakes it. When the task is overdue, a thread, which runs
+even while the loop is blocked, reads the stack of the loop's thread. This module only reports; leases and fences
+protect the chats (DESIGN §4). Each blockage is logged once, with the place in the code but without values and
+arguments.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ BLOCKED_SECONDS = 1.0
 (lease 3.5 s, heartbeat 1.1 s)."""
 
 FRAMES_SHOWN = 4
-"""Number of logged frames, the innermost; the outer frames belong to the loop."""
+"""Number of innermost frames that are logged; the outer frames belong to the loop."""
 
 _log = structlog.get_logger()
 

@@ -3,7 +3,7 @@
 Each process is the same program with a slot (`lifecycle.ProcessSlot`), started as a new program and not forked, so that
 it inherits no running loop. The supervisor opens one listening socket per process and keeps it: connections to a dead
 process wait for its replacement, and no connection is refused during a takeover. Only the end of its lifeline tells a
-process to stop, so no process outlives the supervisor, and a signal sent to the whole group is not counted twice.
+process to stop. So no process outlives the supervisor, and a signal to the whole process group does not count twice.
 """
 
 import os
@@ -30,8 +30,8 @@ __all__ = ["supervise"]
 _Half: TypeAlias = Literal["web", "worker"]
 
 PAUSES_SECONDS = (0.0, 1.0, 2.0, 4.0, 8.0)
-"""Seconds before a process is started again, by the number of deaths in a row: the first restart is immediate, and
-later pauses keep the cost of a program that cannot run low. One more death ends all processes."""
+"""Seconds before a process is started again, by the number of deaths in a row. The first restart is immediate; the
+later pauses limit the cost of a program that dies at every start. One more death ends all processes."""
 
 STEADY_SECONDS = 60.0
 """Seconds of running after which the count of deaths starts again from 0."""
@@ -52,8 +52,8 @@ _log = structlog.get_logger()
 def supervise(settings: Settings, half: _Half, command: Sequence[str], count: int) -> int:
     """Run `command` with `--seat` in `count` processes until told to stop. Returns the exit status.
 
-    A process that dies is started again; repeated deaths of one process end all. SIGHUP replaces the processes one by
-    one.
+    A process that dies is started again; if one process dies repeatedly, all processes are ended. SIGHUP replaces the
+    processes one by one.
     """
     return run_process(settings, partial(_run, half=half, command=command, count=count))
 
@@ -114,7 +114,7 @@ class _Crew:
 
     async def _replace(self) -> None:
         """Replace the processes one after another while all slots keep serving. The first failure ends the replacement,
-        since the others would fail too."""
+        since the other replacements would fail, too."""
         for member in self.members:
             trouble = await member.replace(self._stop_seconds)
             if trouble is not None:
@@ -234,8 +234,8 @@ async def _start(
 
 
 class _Member:
-    """A slot with one process at a time, under one number and behind one listening socket; two processes during a
-    takeover."""
+    """A slot: a number and a listening socket with one process at a time, or with two processes during a
+    replacement."""
 
     def __init__(self, name: str, start: _Start, port: SharedPort | None, probes: socket.socket | None) -> None:
         self.name = name
@@ -243,7 +243,7 @@ class _Member:
         self._port = port
         self._probes = probes
         self._listener: socket.socket | None = None
-        self._children: list[_Child] = []  # all processes that may run; the last one is current
+        self._children: list[_Child] = []  # all processes that may run; the last process is current
         self._deaths = 0
         self._changing = anyio.Lock()
 
@@ -271,12 +271,12 @@ class _Member:
             child = self._children[-1]
             await child.ended.wait()
             async with self._changing:
-                if child is self._children[-1]:  # no replacement took over meanwhile
+                if child is self._children[-1]:  # no replacement has taken over
                     await self._start_again(child, others_live)
 
     async def replace(self, stop_seconds: float) -> str | None:
-        """Replace the process. Returns the reason when the replacement does not become ready; the old process then
-        stays."""
+        """Replace the process. If the replacement does not become ready, the old process keeps running, and the reason
+        is returned."""
         async with self._changing:
             old = self._children[-1]
             if old.ended.is_set():
@@ -290,7 +290,7 @@ class _Member:
                 self._children.remove(new)
                 return why
             self._children = [old, new]
-        old.release()  # outside the lock: if the new one dies meanwhile, another is started at once
+        old.release()  # outside the lock: if the new process dies meanwhile, another is started at once
         with anyio.move_on_after(stop_seconds):
             await old.ended.wait()
         old.kill()

@@ -9,10 +9,10 @@
     store.py                    the store: Redis, or a private Valkey
     values.py and the others    settings in the form that each part takes
 
-Opening is an `async with` or an `AsyncExitStack` from top to bottom, and closing is its reverse. The port of a web
-process is open first: until the rest is ready, `/readyz` reports that the process is starting, and requests are told to
-come back. A process that shares its port with others accepts connections when it is ready, because the others answer
-meanwhile.
+Parts are opened from top to bottom, in an `async with` or an `AsyncExitStack`, and closed in the reverse order. The
+port of a web process is open first: until the rest is ready, `/readyz` reports that the process is starting, and other
+requests are told to retry later. A process that shares its port with other processes accepts no connections until it is
+ready, because the other processes answer in the meantime.
 
 A process that is told to stop reports so in `/readyz` at once. A worker takes no new chats, brings its actors to a safe
 point and releases their chats. Only then are streams told to reconnect, so that readers have seen everything that the

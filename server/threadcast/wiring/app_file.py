@@ -35,7 +35,7 @@ def app_file_of(path: str) -> AppFile:
     """Return the definitions of the file at `path`; no definitions if `path` is ''.
 
     Raises:
-        ValueError: the file cannot be used; the message is Python's own, without frames of the server.
+        ValueError: the file cannot be used; the message is Python's own message, without frames of the server.
     """
     if not path:
         return AppFile([], {}, [])

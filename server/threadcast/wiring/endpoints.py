@@ -1,4 +1,4 @@
-"""Builds the profile rules of the one-shot endpoints from the settings."""
+"""Builds, from the settings, the profile rule of each one-shot endpoint."""
 
 from threadcast.profiles.endpoint_rules import EndpointRule
 from threadcast.profiles.profile import Profiles

@@ -1,7 +1,7 @@
 """Builds the payload types that profiles can name, from the settings and from the file of tools.
 
-The types are checked when the server starts. A type that can never be recognised, or that has the marker of another
-type, stops the start with an error that names the type.
+The types are checked when the server starts. If a type can never be recognised, or has the same marker as another type,
+the start fails with an error that names the type.
 """
 
 from collections.abc import Sequence

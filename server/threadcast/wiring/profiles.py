@@ -1,7 +1,7 @@
 """Builds the profiles that chats can choose, from the settings.
 
-Tools, payload types and sections that a profile names must exist. An unknown name stops the start with an error that
-lists the known names, because otherwise an assistant would lack a tool without any notice.
+Tools, payload types and sections that a profile names must exist. If a name is unknown, the start fails with an error
+that lists the known names; otherwise an assistant would lack a tool without any notice.
 """
 
 import difflib
@@ -42,7 +42,7 @@ def profiles_of(
     agents: Sequence[Agent] = (),
 ) -> dict[str, Profile]:
     """Return the profiles by name, with the default profile and a profile for each agent. `tools` are the names of all
-    tools; `sections`, `welcomes` and `agents` are those of the operator's file.
+    tools; `sections`, `welcomes` and `agents` come from the operator's file.
 
     Raises:
         ValueError: a value is wrong, or a name is unknown.
@@ -72,10 +72,10 @@ def profiles_of(
 
 
 def _answered_by(agent: Agent, profile: Profile, configured: ProfileSettings, known: "_Known") -> Profile:
-    """Return the profile in which `agent` answers. Values of the settings override those of the agent.
+    """Return the profile in which `agent` answers. Values of the settings override values of the agent.
 
     Raises:
-        ValueError: the settings name a model, or the agent a tool that does not exist.
+        ValueError: the settings name a model, or the agent names a tool that does not exist.
     """
     path = f"profiles.{agent.name}"
     if configured.model or configured.fallback:
@@ -105,7 +105,7 @@ def starter_models(profiles: Iterable[Profile]) -> Iterator[tuple[str, str]]:
 
 
 def _welcoming(profile: Profile, configured: ProfileSettings, welcome: Welcome) -> Profile:
-    """Return the profile with the values of its `Welcome` that its settings do not set."""
+    """Return the profile with values of its `Welcome` in place of those that the settings leave out."""
     if not welcome.parsed_scope:
         return replace(profile, **_said(configured, welcome))
     if welcome.parsed_scope not in profile.scopes:
@@ -126,7 +126,7 @@ def _said(configured: ProfileSettings | ScopeSettings, welcome: Welcome) -> dict
 
 
 def _check_words(profiles: Mapping[str, Profile]) -> None:
-    """Raise ValueError if a name or an alias, in any case, means two profiles."""
+    """Raise ValueError if a name or an alias belongs to two profiles; upper and lower case are equal."""
     meant: dict[str, tuple[str, str]] = {}
     words = [(name, name, f"profiles.{name}") for name in profiles]
     words += [(alias, name, f"profiles.{name}.aliases") for name, each in profiles.items() for alias in each.aliases]
@@ -140,8 +140,8 @@ def _check_words(profiles: Mapping[str, Profile]) -> None:
 
 
 class _Known:
-    """The names that profiles may refer to. Each method checks names and raises ValueError for an unknown one; `path`
-    is their place in the settings."""
+    """The names that profiles may refer to. Each method checks names and raises ValueError for an unknown name; `path`
+    is the place of the names in the settings."""
 
     def __init__(
         self,

@@ -19,8 +19,8 @@ __all__ = ["check_model", "check_models", "providers_of"]
 
 
 def providers_of(models: Models, *, with_demo: bool = False, agents: Sequence[Agent] = ()) -> Providers:
-    """Return the configured providers, the provider of `agents`, and, if wanted, the demonstration, which needs no key.
-    Raises ValueError: an extra is missing, or two providers have one name."""
+    """Return the configured providers, the provider of `agents`, and, if wanted, the demo provider, which needs no key.
+    Raises ValueError: an extra is missing, or two providers have the same name."""
     found = [_provider(name, wanted) for name, wanted in models.providers.items()]
     if with_demo:
         found.append(Demo())
@@ -30,8 +30,8 @@ def providers_of(models: Models, *, with_demo: bool = False, agents: Sequence[Ag
 
 
 def check_models(settings: Settings, providers: Providers) -> None:
-    """Raises ValueError if the settings name a model that no provider serves. Only the models of the demonstration and
-    of scripts are known here; any name is accepted for other providers."""
+    """Raises ValueError if the settings name a model that no provider serves. Only the models of the demo provider and
+    of scripts are known here; for other providers any name is accepted."""
     models = settings.models
     named = [("models.default", models.default), ("models.title", models.title)]
     named += [("models.summarizer", models.summarizer), *(("models.fallback", each) for each in models.fallback)]

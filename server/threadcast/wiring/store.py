@@ -1,4 +1,4 @@
-"""Opens the store: waits until the configured one answers, or starts a private one and keeps it running."""
+"""Opens the store: waits until the configured store answers, or starts a private store and keeps it running."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -17,11 +17,11 @@ from threadcast_protocol.wire.errors import Unavailable
 __all__ = ["open_store"]
 
 TRY_AGAIN_SECONDS = 0.5
-"""The pause between two attempts to reach a store that is down: its return is noticed within this time and one
-attempt."""
+"""Seconds between two attempts to reach a store that is down. After the store returns, the process notices this within
+the pause and the time of one attempt."""
 
 SAY_AGAIN_SECONDS = 10.0
-"""The time between two lines of the log while a process waits for its store."""
+"""Seconds between two log lines while a process waits for its store."""
 
 _log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ _log = structlog.get_logger()
 async def open_store(
     settings: Settings, told: Callable[[str], None]
 ) -> AsyncIterator[tuple[RedisStore, Callable[[str], None]]]:
-    """Open the configured store, or start a private one and keep it running. Yields the store and a function that
+    """Open the configured store, or start a private store and keep it running. Yields the store and a function that
     announces the server's URL to other programs.
 
     Waits until the name of a configured store resolves and the store can be reached, because both may take some time

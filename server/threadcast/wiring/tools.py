@@ -32,14 +32,14 @@ __all__ = ["mcp_hub_of", "operated_of_agent", "programs_user_in", "tools_of", "u
 _log = structlog.get_logger()
 
 ASKING_POLICIES = ("auto", "ask", "deny")
-"""The policies with which the server can ask a person before a call. A tool with previews asks after the call, and a
-client's tool runs at the client."""
+"""The policies with which the server can ask a person before a call. The other policies cannot: a tool with previews
+asks after the call, and a client's tool runs at the client."""
 
 POLICIES_CARRIED_OUT = ("auto", "ask", "deny", "preview", "client")
 
 
 def tools_of(settings: Settings, own: list[Tool], http: HttpClient) -> Tools:
-    """Return all tools apart from those of MCP servers, which are known only after a connection. `own` are the tools of
+    """Return all tools except the tools of MCP servers, which are known only after a connection. `own` are the tools of
     the operator's file. Raises ValueError if a setting is wrong."""
     theirs = frozenset(name for name in settings.tools if mcp_server_of(name) in settings.mcp)
     services = [_http_tool(name, said, http) for name, said in settings.tools.items() if said.url]
@@ -53,7 +53,8 @@ def tools_of(settings: Settings, own: list[Tool], http: HttpClient) -> Tools:
 
 
 def operated_of_agent(settings: Settings, tool: Tool) -> Tool | None:
-    """Return a tool that an agent has declared during a run with the operator's settings; None if they disable it."""
+    """Apply the operator's settings to a tool that an agent has declared during a run, and return the tool; None if the
+    settings disable it."""
     said = settings.tools.get(tool.name, ToolSettings())
     return OperatedTool(tool, said, settings.limits.tool_timeout_seconds) if said.enabled else None
 
@@ -68,9 +69,9 @@ def worker_limits_of(tools: Iterable[Tool]) -> WorkerLimits:
 
 
 def _demo_tools(settings: Settings, taken: Collection[str]) -> list[PythonTool]:
-    """Return all demo tools if there are demo models and no tokens; otherwise only those that the configuration names
-    and no other tool replaces. A server with tokens is used by people who do not know each other, and the demo tools
-    write files and occupy workers."""
+    """Return all demo tools if there are demo models and no tokens; otherwise only the demo tools that the
+    configuration names and that no other tool replaces. A server with tokens is used by people who do not know each
+    other, and the demo tools write files and occupy workers."""
     if settings.has_demo and not settings.auth.tokens:
         return list(DEMO_TOOLS)
     if settings.models.demo is False:
@@ -128,15 +129,16 @@ def mcp_hub_of(settings: Settings, own: Tools) -> McpHub:
 
 def untrusted_of(settings: Settings, own: Tools) -> frozenset[str]:
     """Return the names of the tools whose results are untrusted, with a wildcard for each untrusted MCP server. The
-    names come from the settings, because a server may hide its tools after it has answered."""
+    names come from the settings and not from the MCP servers, because a server may hide its tools after it has
+    answered."""
     servers = {server_wildcard(name) for name, server in settings.mcp.items() if server.untrusted}
     named = {name for name, said in settings.tools.items() if said.untrusted}
     return frozenset(servers | named | {tool.name for tool in own.values() if tool.traits.untrusted})
 
 
 def programs_user_in(settings: Settings) -> ProgramsUser | None:
-    """Return the user for programs of tools; None for the server's own user. Raises ValueError if the server cannot
-    start programs as the configured user."""
+    """Return the user that runs the programs of tools; None means the server's own user. Raises ValueError if the
+    server cannot start programs as the configured user."""
     return programs_user_of(settings.server.programs_user, settings.store.data_path / "programs")
 
 
@@ -213,7 +215,8 @@ def _check_authorization(name: str, said: ToolSettings) -> None:
 
 
 def _check_approver(name: str, policy: str, settings: Settings) -> None:
-    """Raise ValueError if a tool that needs another approver would never ask, or no caller could approve."""
+    """Raise ValueError for a tool that needs another approver if the tool would never ask, or if no caller could
+    approve."""
     if policy != "ask":
         raise ValueError(
             f"tools.{name}: approver = 'another' needs the policy 'ask', since the policy {policy!r} does not ask "

@@ -16,12 +16,13 @@ __all__ = ["TURNS_PER_HOUR", "authenticator_of", "credential_cache_of", "quotas_
 
 
 TURNS_PER_HOUR, TURNS_PER_DAY = 1_000, 10_000
-"""The quota of a caller with a token whose operator has set none. People begin fewer than 100 runs an hour; a program
-that begins a run every four seconds stays just below."""
+"""The quota of a caller with a token if the operator has set no quota. People begin fewer than 100 runs an hour; a
+program that begins a run every four seconds stays just below this quota."""
 
 
 def authenticator_of(settings: Settings) -> Authenticator:
-    """Return an authenticator of bearer tokens if tokens are configured, else one that knows a single local caller."""
+    """Return an authenticator of bearer tokens if tokens are configured, else an authenticator that knows a single
+    local caller."""
     principals = {
         token.sha256: Principal(
             token.id,

@@ -1,7 +1,7 @@
 """Links between operations: which operations can use the values of an answer (OpenAPI 3.1, "Link Object").
 
-A reader of the document sees from an answer which requests can follow. A test tool that follows links makes whole
-sequences of requests: a command, then reading, exporting and deleting its chat. Every link names an existing operation.
+A reader of the document sees from an answer which requests can follow. A test tool that follows links can send whole
+sequences of requests: post a command, then read, export and delete its chat. Every link names an existing operation.
 """
 
 from threadcast_protocol.wire.messages import JsonObject
@@ -40,11 +40,11 @@ _LINKS: dict[str, dict[str, JsonObject]] = {
 """For each operation, the operations that can follow, with their parameters as runtime expressions."""
 
 _BODIES = {("exportChat", "importChats"): "$response.body"}
-"""Pairs of operations: the answer of the first is a body for the second."""
+"""Maps pairs of operations to an expression: the answer of the first operation can be the body of the second."""
 
 
 def add_links(paths: JsonObject) -> None:
-    """Put the links into the 2xx answers that have a body, and into those of deletions."""
+    """Put the links into the 2xx answers that have a body, and into the answers of deletions."""
     for item in paths.values():
         for verb in ("get", "post", "delete"):
             if verb in item:

@@ -29,7 +29,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["openapi_document"]
 
 _VERSION = "1"
-"""The version of the protocol, not of the product. New fields do not change the number."""
+"""The version of the protocol, not of the product. New fields do not change this version."""
 
 REF = "#/components/schemas/{name}"
 

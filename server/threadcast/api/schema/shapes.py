@@ -1,9 +1,9 @@
 """Describes events, commands and the lines of exports in JSON Schema 2020-12, from the structs that decode them.
 
 Some rules that the structs cannot express are added here. An event on the wire has `chat_id` and `seq` beside its
-fields (`sse.py` splices them in). In the structs `content` and `patch` are not decoded, because their checks have
-better error messages; here their schema describes the values that pass those checks. All objects may have further keys,
-which decoding ignores.
+fields (`sse.py` splices them in). The structs do not decode `content` and `patch`, because separate checks have better
+error messages; the schemas here describe the values that pass those checks. All objects may have further keys, which
+decoding ignores.
 """
 
 from collections.abc import Sequence
@@ -120,7 +120,7 @@ def command_components(ref_template: str) -> tuple[JsonObject, JsonObject]:
     restored |= {"items": ref("RestoredMessage"), "maxItems": RESTORED_MAX_COUNT}
     for kind in components["ThreadPatch"]["properties"].values():
         if {"type": "null"} in kind.get("anyOf", ()):
-            kind["anyOf"].append({"const": ""})  # `read_patch` accepts it as null
+            kind["anyOf"].append({"const": ""})  # `read_patch` treats the empty string as null
     described = 'Known keys within their bounds; null or "" clears an optional one. Unknown keys are ignored.'
     components["SetParams"]["properties"]["patch"] = {"description": described, **patch}
     components["UserMessage"]["properties"]["params"] = {

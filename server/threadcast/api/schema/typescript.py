@@ -53,17 +53,19 @@ def _type(schema: JsonObject, indent: str) -> str:
         case {"$ref": str(ref)}:
             return ref.rpartition("/")[2]
         case {"type": "object", "properties": dict()} if schema["properties"]:
-            # `oneOf`, `allOf` and `not` beside properties narrow the values; the type leaves that out.
+            # `oneOf`, `allOf` and `not` beside properties restrict the values; the TypeScript type omits this
+            # restriction.
             return _object(schema, indent)
         case {"enum": list(values)}:
             return " | ".join(json.dumps(value) for value in values)
         case {"const": value}:
             return json.dumps(value)
         case {"anyOf": list(ways)} | {"oneOf": list(ways)}:
-            # In the schema's order and each once, since a const adds nothing to its type.
+            # The types are in the schema's order, without repetitions, since a const adds nothing to its type.
             return " | ".join(dict.fromkeys(_type(way, indent) for way in ways))
         case {"allOf": list(parts)}:
-            # A condition, or properties without a type, narrow the values; the type leaves that out.
+            # A condition, or properties without a type, restrict the values; the TypeScript type omits this
+            # restriction.
             typed = [part for part in parts if part.keys() & {"$ref", "type", "anyOf", "oneOf"}]
             rest = {key: value for key, value in schema.items() if key != "allOf"}
             return " & ".join(_type(part, indent) for part in typed) if typed else _type(rest, indent)

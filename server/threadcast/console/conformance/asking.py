@@ -1,5 +1,5 @@
-"""Checks the HTTP answers of a transcript: against the patterns of a step, and against the rules for every answer
-(PROTOCOL §1)."""
+"""Checks the HTTP answers of a transcript: against the patterns of a step, and against the rules that hold for every
+answer (PROTOCOL §1)."""
 
 import base64
 import json
@@ -29,7 +29,7 @@ async def post(
     headers: Mapping[str, str] | None = None,
     wait_seconds: float | None = None,
 ) -> None:
-    """Post a command that the server must accept, with the server's names of models.
+    """Post a command that the server must accept; names of models are replaced by the server's names.
 
     Raises Failed, httpx2.TransportError.
     """

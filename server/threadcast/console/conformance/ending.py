@@ -1,8 +1,9 @@
 """Checks after a transcript that every way to read a chat shows the same state.
 
 The snapshot of a new subscriber, `GET /v1/chats/ID`, the tree, and the chat at earlier positions must equal the fold of
-the live stream. A stream that is resumed in the middle must send exactly the remaining events. A request that the
-server does not answer in time is recorded in `target.cannot`, so that no other transcript waits for it.
+the live stream. A stream that is resumed in the middle must send exactly the remaining events. If the server does not
+answer a request in time, the check is recorded in `target.cannot`, so that no other transcript waits for such an
+answer.
 """
 
 import time
@@ -30,7 +31,7 @@ HISTORY_COUNT = 2
 """The number of earlier positions at which each chat is read."""
 
 SETTLE_SECONDS = 3.0
-"""The time in which a chat at rest may still send events, such as a change of its `last_active`."""
+"""Seconds in which a chat at rest may still send events, such as a change of its `last_active`."""
 
 
 class Ending:
@@ -101,7 +102,8 @@ class Ending:
                 raise Failed(wrong)
 
     async def _looks_as(self, query: str, position: int, mine: JsonObject) -> str | None:
-        """Read the chat with `query` and compare it with the snapshot `mine`. Returns why it differs, or None."""
+        """Read the chat with `query` and compare it with the snapshot `mine`. Returns a sentence about the difference,
+        or None if they are equal."""
         body = await self._get(query)
         if query and body.get("code") == "gone":
             first = body.get("first")
@@ -150,7 +152,8 @@ class Ending:
     def _indices(self, wanted_count: int, *, first: int) -> list[int]:
         """Return up to `wanted_count` indexes of frames, from the last snapshot to the last frame but one.
 
-        `first`: 1 leaves out the very first snapshot, because a chat has no log before its first command (PROTOCOL §4).
+        `first`: with 1, the very first snapshot is left out, because a chat has no log before its first command
+        (PROTOCOL §4).
         """
         frames = self._stream.frames
         snapshot = max(i for i, frame in enumerate(frames) if frame.get("type") == "snapshot")

@@ -33,7 +33,7 @@ LAST_SHOWN_COUNT = 6
 
 
 class Failed(Exception):
-    """The server did something else than the transcript expects. The message describes the difference."""
+    """The server did not do what the transcript expects. The message describes the difference."""
 
 
 class Hung(Failed):
@@ -84,7 +84,8 @@ class Cursor:
         self._state = "idle"
         """The `state` of the last `runtime_updated` that was passed."""
         self._deltas: tuple[JsonObject, JsonObject] | None = None
-        """The last pattern that matched deltas, and the joined deltas. Further deltas that match may follow."""
+        """The last pattern that matched deltas, and the joined deltas. Further deltas that match the same pattern may
+        follow."""
 
     async def expect(self, items: list[object]) -> None:
         """Match all of these events, in this order. Raises Failed."""
@@ -126,7 +127,8 @@ class Cursor:
         return wrong
 
     async def _try_deltas(self, pattern: JsonObject, frame: JsonObject) -> str | None:
-        """Pass deltas of one message until their joined text matches the pattern; pass none if it never matches."""
+        """Pass deltas of one message until their joined text matches the pattern. If the joined text never matches,
+        pass no delta."""
         begun_at = self._at
         run = _run_of(frame)
         while True:
@@ -180,7 +182,8 @@ def _run_of(frame: JsonObject) -> JsonObject:
 
 
 def _joined(run: JsonObject, frame: JsonObject) -> JsonObject:
-    """Return a run of deltas with the next delta added: `content` and `reasoning` are joined, `tool_calls` replaced."""
+    """Return a run of deltas with the next delta added: `content` and `reasoning` are joined, and `tool_calls` are
+    replaced."""
     longer = dict(run)
     for op in frame.get("ops", ()):
         match op:
@@ -231,7 +234,8 @@ class BlockCursor:
                 nearest = f"; the nearest was {shown(block._asdict())}: {wrong}"
 
     async def _many(self, item: JsonObject, where: str, *, may_skip: bool) -> None:
-        """Match consecutive blocks with the pattern `many`, and their joined texts at the path `join` with `to`."""
+        """Match each of several consecutive blocks with the pattern `many`; join their texts at the path `join`, and
+        match the joined text with `to`."""
         pattern, pointer = item["many"], str(item["join"])
         blocks = [await self._one(pattern, where, may_skip=may_skip)]
         while await self._wire.until(lambda: len(self._wire.blocks) > self._at, self._wait_seconds):
@@ -260,7 +264,8 @@ class BlockCursor:
 
 
 def _seen(pattern: object, block: Block) -> JsonObject:
-    """Return a block as patterns match it: `data` is JSON if the pattern of `data` is an object, else text."""
+    """Return a block in the form that patterns match: `data` is JSON if the pattern of `data` is an object, else
+    text."""
     data: object = block.data
     wanted = pattern.get("data") if isinstance(pattern, dict) else None
     if isinstance(wanted, dict) and not any(key.startswith("$") for key in wanted):

@@ -1,4 +1,4 @@
-"""Reads the bytes of an event stream and records where its framing differs from PROTOCOL §4.
+"""Reads the bytes of an event stream and records each difference of its framing from PROTOCOL §4.
 
 `FrameParser` of `framing/sse.py` reads everything that browsers read. This reader is stricter: a block with its id
 before its data, or with an `event:` line, can be parsed but breaks clients, because an `event:` line silences
@@ -19,7 +19,7 @@ _FIELDS = (b"data", b"id", b"event", b"retry")
 
 
 class Block(NamedTuple):
-    """One event. `data` is joined from its lines; `id` and `event` are None without such a line."""
+    """One event. `data` is joined from its lines; `id` and `event` are None if the block has no such line."""
 
     data: str
     id: str | None = None
@@ -38,7 +38,7 @@ class Framing:
         self.broken: dict[str, str] = {}
         self.heartbeats_count = 0
         self.ends_with_retry = False
-        """Whether the last line is a `retry`. At the end of a stream this asks the reader to come back."""
+        """Whether the last line is a `retry`. At the end of a stream, this line asks the reader to reconnect."""
         self._retries: list[int] = []
         self._is_native = is_native
         self._rest = b""

@@ -1,7 +1,7 @@
-"""The rules of PROTOCOL §4 and §5 for the events of every stream, which no transcript repeats.
+"""The rules of PROTOCOL §4 and §5 that the events of every stream must keep; the transcripts do not repeat them.
 
-A `Law` takes the events of one chat with the state that they fold to. It raises no errors: each violation becomes a
-sentence in `broken`, and the player fails the transcript with it. The module is pure.
+A `Law` takes the events of one chat, each with the folded state after it. A `Law` raises no errors: each violation
+becomes a sentence in `broken`, and with this sentence the player fails the transcript. The module is pure.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["Law"]
 
 MANY_ID_MAX_CHARACTERS = 2_560
-"""The longest id on a stream of several chats: 2.5 kB (PROTOCOL §4)."""
+"""Maximum length of an id on a stream of several chats: 2.5 kB (PROTOCOL §4)."""
 
 
 class Law:
@@ -35,9 +35,9 @@ class Law:
         self._has_begun = is_resumed
         self._streaming: str | None = None
         self._awaits_word: str | None = None
-        """The id of an answer whose stream is finished and whose final form or removal must follow."""
+        """The id of an answer whose stream is finished, but whose final form or removal has not arrived yet."""
         self._runs: dict[str, bool] = {}
-        """Maps the id of a run to whether it has ended."""
+        """Maps the id of each run to whether the run has ended."""
         self._acks: dict[str, list[bool]] = {}
         self._told: set[str] = set()
         """Request ids of commands whose ack was in a snapshot."""
@@ -93,7 +93,8 @@ class Law:
         self.broken.append(sentence)
 
     def _see_id(self, event_id: str, kind: object, seq: int | None) -> None:
-        """Check an id: on a stream of one chat `<epoch>-<position>-<base>`, where `seq` is position minus base."""
+        """Check an id. On a stream of one chat it has the form `<epoch>-<position>-<base>`, and `seq` equals position
+        minus base."""
         if not self._has_plain_ids:
             if len(event_id) > MANY_ID_MAX_CHARACTERS:
                 self._break(f"an id has {len(event_id)} characters, more than {MANY_ID_MAX_CHARACTERS}")

@@ -1,4 +1,4 @@
-"""Holds the open streams of one transcript, by name, and its position in each of them."""
+"""Holds the open streams of one transcript by name, and the position of the transcript in each stream."""
 
 from collections.abc import Mapping
 
@@ -53,7 +53,7 @@ class Opened:
                     async with self._target.stream(method, path, body=body, headers=headers) as response:
                         if response.status_code != 200:
                             raise Failed(f"the request was answered {response.status_code}")
-                        self._rules.update(broken_headers(response) | self._rules)  # each rule keeps its first sentence
+                        self._rules.update(broken_headers(response) | self._rules)  # keeps each rule's first sentence
                         begun.set()
                         await wire.read(response)
             except (Failed, httpx2.TransportError) as wrong:

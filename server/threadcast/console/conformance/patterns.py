@@ -18,7 +18,7 @@ Names = dict[str, object]
 """Maps the names of a transcript to their values."""
 
 SHOWN_MAX_CHARACTERS = 300
-"""The longest value that a sentence shows: enough to recognize the value."""
+"""Maximum characters of a value in a sentence: enough to recognize the value."""
 
 _WHOLE = re.compile(r"\$(\w+)")
 _INSIDE = re.compile(r"\$\{(\w+)\}")
@@ -56,9 +56,10 @@ def _bound(name: str, names: Names) -> object:
 
 
 def mismatch(pattern: object, value: object, names: Names, path: str = "") -> str | None:
-    """Match a value. Returns None and adds new names to `names` if the value matches, else the sentence that says why.
+    """Match a value. If the value matches, returns None and adds new names to `names`; otherwise returns a sentence
+    about the mismatch.
 
-    `path` is where the value is, for the sentence.
+    `path` is the place of the value, which the sentence names.
 
     Raises:
         BadPattern: the pattern has an unknown matcher, or a `${name}` without a value.
@@ -70,7 +71,7 @@ def mismatch(pattern: object, value: object, names: Names, path: str = "") -> st
 
 
 def _mismatch(pattern: object, value: object, names: Names, path: str) -> str | None:
-    """Match as `mismatch`, but names may be added although the value does not match."""
+    """Match like `mismatch`, but names may be added even if the value does not match."""
     match pattern:
         case str() if whole := _WHOLE.fullmatch(pattern):
             if whole[1] not in names and value is not None:
@@ -170,7 +171,7 @@ def _has(argument: object, value: object, names: Names) -> str | None:
 
 def _in_order(argument: object, value: object, names: Names) -> str | None:
     """Match a list that holds an element for each pattern, in the order of the patterns, with gaps allowed."""
-    elements = iter(value if isinstance(value, list) else [])  # `any` stops after a match; the next search goes on
+    elements = iter(value if isinstance(value, list) else [])  # `any` stops after a match; the next one continues
     for item in _list_of(argument):
         if not any(mismatch(item, element, names) is None for element in elements):
             return f"hold {shown(item)} after the elements of the patterns before it"
@@ -205,7 +206,8 @@ _MATCHERS: dict[str, Callable[[object, object, Names], str | None]] = {
     "$type": _type,
     "$at_least": _at_least,
 }
-"""Maps the name of a matcher to a function that returns None if the value matches, else the words after "should"."""
+"""Maps the name of a matcher to its function. The function returns None if the value matches; otherwise it returns the
+end of the sentence "the value should …"."""
 
 
 def shown(value: object) -> str:

@@ -33,17 +33,18 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["WAIT_SECONDS", "Result", "play"]
 
 WAIT_SECONDS = 5.0
-"""Time limit of each event that a transcript expects. The models of the transcripts answer at once, but the machine may
-be busy."""
+"""Seconds to wait for each event that a transcript expects. The models of the transcripts answer at once, but the
+machine may be busy."""
 
 GREETING_SECONDS = 2.0
-"""Time limit of the heartbeat after the first snapshot, which our server sends within a millisecond."""
+"""Seconds to wait for the heartbeat after the first snapshot; our server sends this heartbeat within a millisecond."""
 
 SILENCE_SECONDS = 19.0
-"""Time limit of a heartbeat on a silent stream, which comes after 15 s (PROTOCOL §4)."""
+"""Seconds to wait for a heartbeat on a silent stream; the protocol requires it after 15 s (PROTOCOL §4)."""
 
 PAGES_MAX = 100
-"""The most pages that are read of a list. A page covers 2,000 chats (PROTOCOL §18), so no tested server has more."""
+"""Maximum number of pages of a list that are read. A page covers 2,000 chats (PROTOCOL §18), so no tested server has
+more."""
 
 SET_UP_ID = "conformance-set-up"
 
@@ -67,7 +68,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 async def play(target: Target, transcript: Transcript, wait_seconds: float = WAIT_SECONDS) -> Result:
-    """Play a transcript once. Errors of the server become reasons of the result; none of them is raised.
+    """Play a transcript once. Errors of the server are not raised; they become reasons of the result.
 
     Call `target.look` before.
     """
@@ -98,8 +99,8 @@ class _Player:
         self._refused: dict[str, Counter[str]] = {name: Counter() for name in named}
 
     async def play(self) -> list[str]:
-        """Play the transcript. Returns the reasons why the transcript failed, without the broken rules, which are in
-        `rules`."""
+        """Play the transcript. Returns the reasons why the transcript failed. Broken rules are not among the reasons,
+        but in `rules`."""
         reasons: list[str] = []
         async with anyio.create_task_group() as tasks:
             self._opened.tasks = tasks
@@ -194,7 +195,7 @@ class _Player:
         return {key: str(fill(value, self._names)) for key, value in step.headers.items()}
 
     def _add_rules(self, broken: dict[str, str]) -> None:
-        """Add broken rules. A rule that was broken before keeps its first sentence."""
+        """Add broken rules. A rule that was broken before keeps the sentence about its first violation."""
         self.rules.update(broken | self.rules)
 
     async def _post(self, step: Step, command: JsonObject | str) -> None:
@@ -312,7 +313,8 @@ class _Player:
 
 
 _EARLY_STATUS = {"abort": "aborted", "set_params": "applied"}
-"""The `status` of commands that are answered 200 after their effect, or 202 after 2 s without it (PROTOCOL §3)."""
+"""Maps types of commands to the `status` of the answer 200 that follows their effect. If no effect follows within 2 s,
+such a command is answered 202 (PROTOCOL §3)."""
 
 
 def _promised(kind: object) -> Answer:

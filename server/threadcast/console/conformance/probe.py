@@ -1,7 +1,7 @@
 """Finds the abilities that a server lacks before the transcripts are played, so that no transcript waits for them.
 
 Each missing ability is one failed result with one sentence, and an entry in `target.cannot`. Transcripts that need the
-ability are skipped, and the checks of every chat leave it out.
+ability are skipped, and the checks of every chat omit it.
 """
 
 import secrets
@@ -22,7 +22,7 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["MUST", "probe"]
 
 PROBE_SECONDS = 5.0
-"""Time limit of each event that the probe expects. On a healthy server each takes milliseconds."""
+"""Seconds to wait for each event that the probe expects. On a healthy server each event takes milliseconds."""
 
 MUST = ("stream", "command")
 """Abilities without which no transcript can be played."""

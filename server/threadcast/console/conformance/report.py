@@ -1,7 +1,8 @@
 """The command `threadcast conformance`: chooses transcripts, plays several at a time, and prints the results.
 
-It prints a line for each transcript as it ends, the differences below the line, and a summary; or one JSON object. Exit
-codes: 0 when no transcript failed, 1 when one failed, 2 when none could be played.
+It prints a line for each transcript as it ends, the differences below the line, and a summary; with `as_json` it prints
+one JSON object instead. Exit codes: 0 when no transcript failed, 1 when at least one transcript failed, 2 when no
+transcript could be played.
 """
 
 import sys
@@ -23,8 +24,8 @@ _MARKS = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip"}
 
 
 LIMIT_SECONDS = 22.0
-"""Time limit of a run in which the server has missed a deadline. One more wait and the clean-up are added, so that the
-run ends within 30 s. A run in which the server misses no deadline may take `LONGEST_SECONDS`."""
+"""Time limit of a run in which the server has missed a deadline. One more wait and the clean-up follow this limit, so
+the run ends within 30 s. A run in which the server misses no deadline may take `LONGEST_SECONDS`."""
 
 LONGEST_SECONDS = 180.0
 
@@ -43,13 +44,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     plays: Sequence[str] = ()
     """The models that the profile `mode` behaves like."""
     directory: Path | None = None
-    """The directory of other transcripts than the installed ones."""
+    """A directory of transcripts that are played in place of the installed transcripts."""
     at_once: int = 6
-    """The number of transcripts that are played together: enough to use the waiting time, few enough not to slow down a
-    small server."""
+    """The number of transcripts that are played together: enough to use the waiting time, but few enough that a small
+    server is not slowed down."""
     wait_seconds: float = WAIT_SECONDS
     limit_seconds: float = LIMIT_SECONDS
-    """Time limit of the whole run once the server has missed a deadline. Transcripts that are not over by then have
+    """Time limit of the whole run once the server has missed a deadline. Transcripts that have not ended by then have
     failed."""
     as_json: bool = False
     lists: bool = False
@@ -138,8 +139,8 @@ async def _limit(target: Target, ends_at: float, playing: anyio.CancelScope) -> 
 
 
 class _Table:
-    """Prints a line for each transcript as it ends, with the differences below. A rule that many transcripts break is
-    explained once, and counted at the end."""
+    """Prints a line for each transcript as it ends, with the differences below. If many transcripts break the same
+    rule, the rule is explained once, and the transcripts are counted at the end."""
 
     def __init__(self, *, silent: bool) -> None:
         self._silent = silent

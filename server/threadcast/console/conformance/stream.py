@@ -1,4 +1,5 @@
-"""One chat on one event stream: its frames in order, the state that they fold to, and the rules that they must keep.
+"""One chat on one event stream: keeps its frames in order, folds them to the chat's state, and checks the rules for
+them.
 
 The frames are folded by the protocol's own reducer, so the state equals that of every client. `wire.py` splits the
 bytes of a stream into blocks and passes each block to the stream of its chat.

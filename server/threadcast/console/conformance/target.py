@@ -1,9 +1,9 @@
 """The server under test: sends requests, opens streams, and records which models and tools the server offers.
 
 It uses only the URLs and headers of PROTOCOL §1. Model names of the transcripts are translated here (`--model`), both
-in requests and in patterns. No request is repeated, because a conformance test must see the first answer. The exception
-is a stream that the server refuses with 429 and `Retry-After`: the players open hundreds of streams within seconds,
-which is faster than a server lets one caller open them.
+in requests and in patterns. No request is repeated, because a conformance test must see the first answer. Exceptions
+are streams and GETs that the server refuses with 429 and `Retry-After`: the players open hundreds of streams within
+seconds, which is more than a server allows one caller.
 """
 
 import re
@@ -33,14 +33,16 @@ REQUEST_SECONDS = 5.0
 """Time limit of an answer. A POST waits up to 2 s for its effect, an import up to 10 s (PROTOCOL §1, §3)."""
 
 OPENINGS_MAX, RETRY_MAX_SECONDS = 5, 5.0
-"""How often one stream or GET is tried, and the longest pause that a server may ask for between two tries."""
+"""The maximum number of attempts for one stream or GET, and the longest pause in seconds between two attempts that a
+server may ask for."""
 
 CAPABILITIES = frozenset({"resume", "heartbeat", "run"})
 """Abilities that the probe checks before the transcripts and that transcripts may require."""
 
 OF_MODELS = frozenset({"continues", "model_choice"})
-"""Abilities of models that a profile of `--mode` has only if they are named there: an answer can be continued, which
-durable agents refuse, and the parameter `model` chooses among the server's models, which agents ignore."""
+"""Abilities that a profile of `--mode` has only if `plays` names them. `continues`: an answer can be continued; durable
+agents refuse this. `model_choice`: the parameter `model` chooses among the server's models; agents ignore this
+parameter."""
 
 
 class NotThere(Exception):
@@ -67,13 +69,13 @@ class Target:
         self.hung = anyio.Event()
         """Set when the server has missed a deadline."""
         self.cannot: dict[str, str] = {}
-        """Maps abilities that this server lacks to a sentence. No later check waits for them (`probe.py`,
-        `ending.py`)."""
+        """Maps each ability that this server lacks to a sentence. Later checks do not wait for such an ability
+        (`probe.py`, `ending.py`)."""
         self._models = dict(models or {})
         self._mode = mode
         self._plays = frozenset(plays)
         self._mode_model = ""
-        """The model that the profile's answers name; '' if the server does not tell."""
+        """The model that the profile's answers name; '' if the server does not report it."""
         self._offered_models: frozenset[str] | None = None
         self._offered_tools: dict[str, str] | None = None
         self._http = httpx2.AsyncClient(
@@ -124,8 +126,8 @@ class Target:
         self._mode_model = str(found[self._mode].get("model") or "")
 
     def lacks(self, requires: list[str]) -> list[str]:
-        """Return the requirements that the server is known to lack. A server that reports no models or tools is assumed
-        to have them."""
+        """Return the requirements that the server is known to lack. If a server reports no models or no tools, it is
+        assumed to have all that are required."""
         return [each for each in requires if not self._has(each)]
 
     def why_lacking(self, requires: list[str]) -> str:
@@ -157,8 +159,8 @@ class Target:
         return self._models.get(name) or self._models.get(name.partition("?")[0]) or name
 
     def translate(self, value: object) -> object:
-        """Return `value`, a request or a pattern, with the names of models and profiles replaced. With a mode, the
-        model of an answer in a pattern is the profile's."""
+        """Return `value`, a request or a pattern, with the names of models and profiles replaced. With a mode, a
+        pattern that names the model of an answer gets the model of the profile."""
         match value:
             case dict():
                 translated = {key: self._translated(key, item) for key, item in value.items()}
@@ -171,7 +173,7 @@ class Target:
                 return value
 
     def outgoing(self, value: object) -> object:
-        """Return a request with translated names. With a mode, parameters that choose a model choose the mode, too."""
+        """Return a request with translated names. With a mode, parameters that choose a model also choose the mode."""
         return self._with_mode(self.translate(value)) if self._mode else self.translate(value)
 
     def _with_mode(self, value: object) -> object:
@@ -267,7 +269,7 @@ def _with_kind(body: bytes | None, headers: Mapping[str, str] | None) -> dict[st
 
 
 def _pause_of(response: httpx2.Response) -> float | None:
-    """Return the seconds after which a refused stream may be opened again; None for any other answer."""
+    """Return the seconds after which a refused stream may be opened again; None if the answer is not such a refusal."""
     asked = response.headers.get("Retry-After", "") if response.status_code == 429 else ""
     return float(asked) if asked.isdecimal() and float(asked) <= RETRY_MAX_SECONDS else None
 

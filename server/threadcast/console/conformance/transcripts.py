@@ -1,7 +1,7 @@
 """Reads transcripts: JSON files with requests to a server and the answers that the server must give.
 
 There is one file for each behaviour, in `transcripts/`. `docs/conformance.md` is the reference of the format. A
-misspelt key is an error, because a check with a misspelt key would be ignored.
+misspelt key is an error, because otherwise the check with this key would be skipped without notice.
 """
 
 from pathlib import Path
@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One step: exactly one of the verbs in `VERBS`, with the other fields as its arguments."""
+    """A step has exactly one of the verbs in `VERBS`; the other fields are the arguments of this verb."""
 
     post: JsonObject | str | None = None
     request: str | None = None
@@ -60,8 +60,8 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     eventually: bool = False
     """For `request`: whether the request is repeated until the answer matches."""
     answer: Answer | None = None
-    """For `post` and `request`: the expected answer. Without it, the answer to an accepted command (PROTOCOL §3) for
-    `post`, and status 200 for `request`."""
+    """For `post` and `request`: the expected answer. By default, `post` expects the answer to an accepted command
+    (PROTOCOL §3), and `request` expects status 200."""
     headers: dict[str, str] = {}
     """For `post`, `request`, `open` and `join`: the headers of the request."""
     body: object = None
@@ -84,16 +84,16 @@ class Transcript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Abilities that the server must have, such as `model:demo/echo`, `tool:calculator`, `client_tool:open_file` or
     `resume`."""
     takes_seconds: float = 0
-    """How long the transcript takes at least, because it waits for a time in the protocol. The longest transcripts are
+    """Minimum duration of the transcript, if it waits for a time that the protocol defines. The longest transcripts are
     started first."""
     model: str = ""
     """The first chat's model, set before the first step. Without a model the chat does not exist at the first step."""
     params: JsonObject = {}
-    """More parameters, set together with the model."""
+    """Further parameters of the first chat, which are set together with its model."""
     chats: list[str] = msgspec.field(default_factory=lambda: ["chat"])
     """Names of the chats. Each chat gets a new id and is watched from the beginning."""
     unwatched: list[str] = []
-    """More names that get new ids, for chats and streams that the transcript opens itself."""
+    """Further names that get new ids, for chats and streams that the transcript opens itself."""
     final: dict[str, JsonObject] = {}
     """Maps a chat's name to the pattern of its last snapshot. Such a chat is also read and resumed at the end."""
 
@@ -107,7 +107,8 @@ def load(directory: Path) -> list[Transcript]:
     """Read every transcript of a directory. Returns them ordered by name.
 
     Raises:
-        BadTranscript: a file cannot be read or has another name than its transcript, or the directory has no files.
+        BadTranscript: a file cannot be read, the names of a file and of its transcript differ, or the directory has no
+            files.
     """
     found = [_read(path) for path in sorted(directory.glob("*.json"))]
     if not found:

@@ -41,9 +41,9 @@ def broken_headers(response: httpx2.Response) -> dict[str, str]:
 class Wire:
     """One open stream.
 
-    `chat_ids`: the chats that the stream was opened for. `is_native`: the stream is not one of an older wire.
-    `has_plain_ids`: see `Stream`. `is_open_to_all`: the stream has a name, so chats may be added later. `is_resumed`:
-    the stream was opened with an id, so it need not begin with snapshots.
+    `chat_ids`: the chats that the stream was opened for. `is_native`: the stream has the protocol's own format, not
+    that of an older wire. `has_plain_ids`: see `Stream`. `is_open_to_all`: the stream has a name, so chats may be added
+    later. `is_resumed`: the stream was opened with an id, so it need not begin with snapshots.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Wire:
 
     @property
     def has_said_goodbye(self) -> bool:
-        """Whether the last line is a `retry`, which asks the reader to come back."""
+        """Whether the last line is a `retry`, which asks the reader to reconnect."""
         return self._framing.ends_with_retry
 
     def feed(self, chunk: bytes) -> None:
@@ -96,7 +96,7 @@ class Wire:
             self.blocks.append(block)
             if self.is_native:
                 self._take(block)
-        self.broken.update(self._framing.broken | self.broken)  # each rule keeps its first sentence
+        self.broken.update(self._framing.broken | self.broken)  # a rule keeps the sentence about its first violation
         self._changed.tell()
 
     def end(self, why: str) -> None:
@@ -104,7 +104,7 @@ class Wire:
         self._changed.tell()
 
     async def until(self, wanted: Callable[[], object], seconds: float) -> bool:
-        """Wait until `wanted()` is true. Returns False after `seconds`, or when the stream has ended before."""
+        """Wait until `wanted()` is true. Returns False after `seconds`, or if the stream ends before."""
         await self._changed.until(lambda: wanted() or self.ended is not None, seconds)
         return bool(wanted())
 
@@ -141,7 +141,8 @@ class Wire:
             )
 
     def _take_feed(self, frame: JsonObject, block: Block) -> None:
-        """Check a frame of a feed. Feeds number their frames from a snapshot on and have no ids (PROTOCOL §1, §13)."""
+        """Check a frame of a feed. The frames of a feed are numbered from the last snapshot on and have no ids
+        (PROTOCOL §1, §13)."""
         seq = frame["seq"]
         is_first = frame.get("type") == "feed_snapshot" or seq == 0
         expected = 0 if is_first else self._feed_seq
