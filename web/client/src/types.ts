@@ -3,7 +3,7 @@
 /** Any JSON object. */
 export type JsonObject = { [key: string]: unknown };
 
-/** Ends the open run. With `run_id` only that run is ended; `clear_queue` also removes all waiting commands. */
+/** Ends the open run. With `run_id` the command ends only that run; `clear_queue` also removes all waiting commands. */
 export interface Abort {
   type: "abort";
   run_id?: string | null;
@@ -39,7 +39,7 @@ export interface Addition {
   from?: string;
 }
 
-/** The body of `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three, the widest first. The request creates a conversation under a `conversation_id` that does not exist. */
+/** The body of `POST /v1/agent/chat`. `context_type` is the scope: a name, or up to three names, the widest scope first. If no conversation has the `conversation_id`, the request creates the conversation. */
 export interface AgentChatRequest {
   /** Any JSON. */
   mode?: unknown;
@@ -51,7 +51,7 @@ export interface AgentChatRequest {
   conversation_id?: string | null;
 }
 
-/** Data that an operator's agent sends to clients while it writes the message `message_id`. `data_type` is the agent's own word for its kind. Snapshots do not contain it, and after a crash an agent may send it again. */
+/** Data that an operator's agent sends to clients while it writes the message `message_id`. `data_type` is the agent's own word for its kind. Snapshots do not contain this data, and after a crash an agent may send the data again. */
 export interface AgentData {
   type: "agent_data";
   message_id: string;
@@ -237,14 +237,14 @@ export interface Capabilities {
   limits: { [key: string]: number };
 }
 
-/** A page of chats, those with the newest `last_active` first. `next_cursor` is null on the last page. */
+/** A page of chats; the chats with the newest `last_active` come first. `next_cursor` is null on the last page. */
 export interface ChatList {
   items: ChatSummary[];
   has_more: boolean;
   next_cursor: string | null;
 }
 
-/** A profile. Chats select the profile by setting `mode` to its `id` or to one of its `aliases`. Chats show `greeting` and `starters` before the first message. `greeting` is "" if there is none; `starters` is null if they are not configured. `model` is the profile's own model, "" if it has none; `agents/NAME` is an operator's agent, which answers whatever model a chat names. `allows_autonomous`: the parameter `autonomous_no_confirm` has an effect (PROTOCOL §11). */
+/** A profile. Chats select the profile by setting `mode` to its `id` or to one of its `aliases`. Chats show `greeting` and `starters` before the first message. `greeting` is "" if there is none; `starters` is null if they are not configured. `model` is the profile's own model, "" if it has none; `agents/NAME` is an operator's agent, which answers even if a chat names a model. `allows_autonomous`: the parameter `autonomous_no_confirm` has an effect (PROTOCOL §11). */
 export interface ChatMode {
   id: string;
   aliases: string[];
@@ -506,7 +506,7 @@ export interface EditQueued {
   priority?: boolean;
 }
 
-/** An error during a run. `message` is a fixed sentence for users (ERR-2). For a failed model call, `details` has `reason`, `status`, `retry_at` and `model` (PROTOCOL §8), and `task` "title" if the call was for a title. */
+/** An error during a run. `message` is a fixed sentence for users (ERR-2). For a failed model call, `details` has `reason`, `status`, `retry_at` and `model` (PROTOCOL §8), and `task` is "title" if the call was for a title. */
 export interface ErrorHappened {
   type: "error";
   code: string;
@@ -574,7 +574,7 @@ export interface FunctionCall {
   arguments: string;
 }
 
-/** The health of a process. `ready` means that the process accepts commands. `detail` is the reason why the process is not ready, `store` the state of the store. `primary` is the store's address behind Sentinel. For a Cluster, `nodes` are its primaries, and `away` has a sentence for each primary that accepts no writes at present; `store` is then `partly`. `workers` is `late` while chats wait for a worker for longer than they should, and `detail` then says how many and how long. */
+/** The health of a process. `ready` means that the process accepts commands. `detail` is the reason why the process is not ready, `store` the state of the store. `primary` is the store's address behind Sentinel. For a Cluster, `nodes` are its primaries, and `away` has a sentence for each primary that accepts no writes at present; `store` is then `partly`. `workers` is `late` while chats wait too long for a worker; `detail` then says how many chats wait and how long. */
 export interface Health {
   status: "draining" | "ok" | "ready" | "starting" | "unavailable";
   store?: string | null;
@@ -655,7 +655,7 @@ export interface InputAudio {
   bytes?: number | null;
 }
 
-/** The way in which the user answered, if not by typing (CMD-18). */
+/** The kind of the user's input, if it was not typed text (CMD-18). */
 export interface Interaction {
   type: "action_selected" | "form_submitted" | "text" | "value_selected";
   action?: string | null;
@@ -782,7 +782,7 @@ export interface MessageUpdated {
   message: Message;
 }
 
-/** The active path was cut to `from_index` messages. The messages after the cut stay in the tree. */
+/** The active path was cut to `from_index` messages. The messages after the cut remain in the tree. */
 export interface MessagesTruncated {
   type: "messages_truncated";
   from_index: number;
@@ -851,7 +851,7 @@ export interface PauseCleared {
   type: "pause_cleared";
 }
 
-/** A reason why a run waits for a person. `input_hash` binds the decision to the arguments that were shown, and to the tool's definition. With `hides_input`, `input` is empty on the stream; `GET /v1/chats/{chat_id}/questions` returns the arguments. `change` is present if the tool was always allowed, but differs from the tool that was allowed. With `once`, the next call of the tool asks again, whatever the decision remembers. `approver` is `another` if only a caller other than the requester may accept. With the type `question`, `question` is the question to a person, and `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty. */
+/** A reason why a run waits for a person. `input_hash` binds the decision to the arguments that were shown, and to the tool's definition. With `hides_input`, `input` is empty on the stream; `GET /v1/chats/{chat_id}/questions` returns the arguments. `change` is present if the tool was always allowed, but differs from the tool that was allowed. With `once`, the next call of the tool asks again, even if the decision has `remember`. `approver` is `another` if only a caller other than the requester may accept. With the type `question`, `question` is the question to a person, and `tool_call_id` is the question's id; `tool_name` is the tool that asks, or empty. */
 export interface PauseReason {
   type: string;
   tool_name: string;
@@ -934,7 +934,7 @@ export interface PayloadUpdated {
   unregistered?: boolean;
 }
 
-/** The number of streams that watch the chat and asked for presence, this stream included. `names` are the names of their users. */
+/** `count` is the number of streams that watch the chat and asked for presence, including this stream. `names` are the names of their users. */
 export interface Presence {
   type: "presence";
   count: number;
@@ -1020,7 +1020,7 @@ export interface Receipt {
   result?: JsonObject | null;
 }
 
-/** Generates a new answer in place of the answer `message_id`, or to the user message `message_id`. Without `message_id`, the last answer of the path is generated again. */
+/** Generates a new answer. `message_id` is the answer to replace, or the user message to answer. Without `message_id`, the last answer of the path is generated again. */
 export interface Regenerate {
   type: "regenerate";
   message_id?: string | null;
@@ -1095,7 +1095,7 @@ export interface ResumeEntry {
   payload?: unknown;
 }
 
-/** Replaces the message at `index` of the active path, and all after it, by a new message of the user. `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at `index`. `params` apply to this run alone, as in `user_message`. */
+/** Replaces the message at `index` of the active path, and all messages after it, by a new message of the user. `prune` also deletes the replaced messages from the tree. Without `tools`, the new message has the tools of the message at `index`. `params` apply to this run alone, as in `user_message`. */
 export interface RetryFromIndex {
   type: "retry_from_index";
   index: number;
@@ -1163,7 +1163,7 @@ export interface Runtime {
   agent_steps?: AgentStep[];
 }
 
-/** The complete state of the run. A field that is absent here is unset, whatever earlier events said. `state` is defined in PROTOCOL §7. After the end of a run, `outcome` is complete, error, aborted, limit or interrupted. `waits_for` says why an open run does not go on by itself: "runs_at_once" means that the caller already has the maximum number of concurrent runs. */
+/** The complete state of the run. A field that is absent here is unset, even if an earlier event has set it. `state` is defined in PROTOCOL §7. After the end of a run, `outcome` is complete, error, aborted, limit or interrupted. `waits_for` is the reason why an open run does not continue at present: "runs_at_once" means that the caller already has the maximum number of concurrent runs. */
 export interface RuntimeUpdated {
   type: "runtime_updated";
   state: string;
@@ -1408,7 +1408,7 @@ export interface Thread {
   compaction?: JsonObject | null;
 }
 
-/** The changed keys of a thread with their new values: keys that a patch may change, and keys that only the server changes. Old logs contain these values, so the bounds of `ThreadPatch` may be widened, never narrowed. */
+/** The changed keys of a thread with their new values: keys that a patch may change, and keys that only the server changes. Old logs contain values within earlier bounds, so the bounds of `ThreadPatch` may be widened, never narrowed. */
 export interface ThreadChanges {
   title?: string;
   model?: string;
@@ -1664,7 +1664,7 @@ export interface TraceAttempt {
   detail?: string;
 }
 
-/** An operation of a durable agent that has ended: `kind` is `step`, `call`, `chat`, `ask`, `sleep` or `answer`, and `outcome` is `done`, `failed`, `unknown` or `cancelled`. `step_id` is that of the event `agent_step`. `value` is the result as JSON text, at most 2,000 characters of it. `error` is the bare name of the error, and `detail` its message. */
+/** An operation of a durable agent that has ended: `kind` is `step`, `call`, `chat`, `ask`, `sleep` or `answer`, and `outcome` is `done`, `failed`, `unknown` or `cancelled`. `step_id` equals the `step_id` of the event `agent_step`. `value` is the result as JSON text, at most 2,000 characters of it. `error` is the bare name of the error, and `detail` its message. */
 export interface TraceOperation {
   step_id?: string;
   kind?: string;
@@ -1677,7 +1677,7 @@ export interface TraceOperation {
   detail?: string;
 }
 
-/** One model call: the request and the answer, before the answer was cleaned. Attachments are shown as references, as in the log; `left_out` names the attachments that the model cannot read. `settings` are the parameters that have been set, each as `{value, layer}`. `messages` is in `cut`, too, if a message of the request was changed or removed in the chat since. */
+/** One model call: the request, and the answer as it was before the server cleaned it. Attachments are shown as references, as in the log; `left_out` names the attachments that the model cannot read. `settings` are the parameters that have been set, each as `{value, layer}`. `cut` also contains `messages` if a message of the request has been changed or removed in the chat since the call. */
 export interface TraceRound {
   round: number;
   message_id?: string;
@@ -1715,7 +1715,7 @@ export interface TraceSummary {
   cut?: string[];
 }
 
-/** One tool call as it was executed. `input` is the JSON text that the tool received, `output` the text that the model reads. An aborted call has no output, though it may have had effects. `is_abandoned` tells that the tool was cancelled and did not end. `cut` names the fields whose middle was left out; with `all`, only numbers were kept, and all texts have their defaults. */
+/** One tool call as it was executed. `input` is the JSON text that the tool received, `output` the text that the model reads. An aborted call has no output, though it may have had effects. If `is_abandoned` is true, the tool was cancelled but did not end. `cut` names the fields whose middle was left out. If it contains `all`, only numbers were stored, and all texts have their default values. */
 export interface TraceToolRun {
   round: number;
   is_abandoned: boolean;
@@ -1729,7 +1729,7 @@ export interface TraceToolRun {
   cut?: string[];
 }
 
-/** A run that has a trace. `outcome` and `ended_at` are null while the run goes on, and if its end was not stored. Times are Unix milliseconds. */
+/** A run that has a trace. `outcome` and `ended_at` are null while the run is open, and if the end of the run was not stored. Times are Unix milliseconds. */
 export interface TracedRun {
   run_id: string;
   outcome: string | null;
@@ -1844,7 +1844,7 @@ export interface Typing {
   by?: string | null;
 }
 
-/** Reports that the user began or stopped to type. `stream_id` is the named stream of this user, which is not notified; "" notifies all streams. */
+/** Reports that the user began or stopped to type. `stream_id` is the named stream of this user, which gets no notice; with "" all streams get the notice. */
 export interface TypingNotice {
   typing: boolean;
   stream_id?: string;
