@@ -8,14 +8,15 @@ paused run.
 """
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from threadcast.actor.beside import running_beside
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.compaction import compacted
 from threadcast.actor.end import LONG_MISSING_DELAY_MS, NEWER_VERSION_DELAY_MS, End
@@ -120,7 +121,8 @@ class Actor:
                     if self._is_lost:  # `lose` was called before there was a writer
                         return End.LOST
                     sender = OutboxSender(self._context.store, self._retry_policy, writer, lambda: self._wake.set())
-                    async with self._beside(writer.flush_forever, sender.deliver_forever) as tasks:
+                    endless = (writer.flush_forever, sender.deliver_forever)
+                    async with running_beside(endless, lambda: self._on_task_end(True), self.lose) as tasks:
                         await self._settle(writer, tasks)
                         return await self._work(writer, tasks, sender)
                 except Lost:
@@ -142,37 +144,10 @@ class Actor:
             with anyio.CancelScope(shield=True):
                 await self._processes.aclose()
 
-    @asynccontextmanager
-    async def _beside(self, *endless: Callable[[], Awaitable[None]]) -> AsyncIterator[TaskGroup]:
-        """Yield a task group that runs these functions beside the block, and cancel all its tasks after the block.
-        Fenced and Lost are raised from the block without an exception group around them."""
-
-        async def run(work: Callable[[], Awaitable[None]]) -> None:
-            try:
-                await work()
-            except Fenced:
-                self._on_task_end(True)
-            except Lost:
-                self.lose()
-
-        over: Fenced | Lost | None = None
-        async with anyio.create_task_group() as tasks:
-            for work in endless:
-                tasks.start_soon(run, work)
-            try:
-                yield tasks
-            except (Fenced, Lost) as reason:
-                over = reason
-            finally:
-                tasks.cancel_scope.cancel()
-        if over is not None:
-            raise over
-
     async def _open(self) -> Writer:
         """Append the fence, then read the log, and return the writer (DESIGN §4.1)."""
         context = self._context
-        # A fence whose answer was lost may be in the log. Its repetition is a "retake", because one takeover must count
-        # against the chat only once (DISPATCH §5).
+        # A repeated fence is a "retake", because one takeover must count against the chat only once (DISPATCH §5).
         why = self._why
 
         async def take() -> Taken:
@@ -329,8 +304,7 @@ class Actor:
             if isinstance(command, BeginSubchat):
                 await leave_no_orphan(self._context.store, self._retry_policy, writer)
             self._start(writer, tasks, step)
-        if len(entries) == COMMANDS_AT_ONCE:
-            self._has_inbox_signal = True
+        self._has_inbox_signal = self._has_inbox_signal or len(entries) == COMMANDS_AT_ONCE
 
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
         if isinstance(step, RunAgent) and durable_agent(self._context.models, step.name) is None:

@@ -325,8 +325,7 @@ class Host:
         """Release the chat for a second; after three attempts, park the chat for a day, so that a person can examine
         it."""
         store, worker = self._context.store, self._context.worker
-        tries = self._unfoldable.pop(chat_id, 0) + 1
-        self._unfoldable[chat_id] = tries
+        self._unfoldable[chat_id] = tries = self._unfoldable.pop(chat_id, 0) + 1
         _forget_oldest(self._unfoldable)
         try:
             if tries < UNFOLDABLE_TRIES:

@@ -72,7 +72,6 @@ is folded without interruption. The time grows with the size of the chat for eac
 chat of 100,000 messages take about a second, and a lease lasts 3.5 s. To store a part, or the entry that it becomes,
 holds the store for about 2 ms (`bench/holds.py`)."""
 
-
 LARGE_BLOB_BYTES = 1_048_576
 """The size from which the line of a blob is checked without decoding it (`check_large_blob`)."""
 

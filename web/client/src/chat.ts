@@ -6,6 +6,7 @@
 
 import { Closed, isSignedOut, Refused, ThreadcastError, Unreachable } from "./errors.js";
 import { after, now } from "./clock.js";
+import type { Connection, Happening } from "./connection.js";
 import { newId } from "./ids.js";
 import { WITHDRAWN, type Held, type Outbox } from "./outbox.js";
 import { OutboxSender, type Recipient } from "./sender.js";
@@ -17,37 +18,6 @@ import type { Item } from "./stream.js";
 import { ToolCalls, type Handler } from "./tool_calls.js";
 import type { Ack, Command, JsonObject, Message, PauseReason, Questions, Receipt, Snapshot, TransientEvent, UserMessage, WireEvent } from "./types.js";
 import { pathOf, type Wire } from "./wire.js";
-
-/**
- * The state of the connection to the server. `held` counts the commands that were sent and that the stream has not
- * shown yet; commands that are being taken back do not count.
- */
-export interface Connection {
-  readonly state: "offline" | "catching_up" | "live";
-  readonly held: number;
-  readonly reason?: string;
-  /** The time of the next attempt, in milliseconds on the clock of `performance.now()`, which is never adjusted. */
-  readonly retryAt?: number;
-  /**
-   * The time at which the server last sent a byte, on the same clock; this time is set only while a heartbeat is
-   * overdue (PROTOCOL §4).
-   */
-  readonly silentSince?: number;
-  /** The server does not know the caller. Call `Client.retry()` after a sign-in. */
-  readonly isSignedOut?: boolean;
-  /** More chats are open than one connection carries, and this chat is not among the most recently viewed. */
-  readonly isResting?: boolean;
-}
-
-/** An event of the connection, for views that show such events. */
-export type Happening =
-  /** `after` is the position after which the server was asked to continue; null if a snapshot was requested. */
-  | { kind: "opened"; after: number | null }
-  | { kind: "lost"; reason: string; retryMs: number }
-  /** An event is missing: number `got` came where `expected` was due. A snapshot follows. */
-  | { kind: "missed"; expected: number; got: number }
-  /** All missed events have arrived, and all kept commands are posted. */
-  | { kind: "live" };
 
 /** A command whose `client_request_id` may be left out, because the client creates one. */
 export type Draftless<C> = C extends Command ? Omit<C, "client_request_id"> & { client_request_id?: string } : never;
@@ -105,9 +75,7 @@ export class Chat implements Recipient {
     return isAtRest(this.state);
   }
 
-  /**
-   * Calls `listener` after each change of `state`, `connection` or `failure`, until the returned function is called.
-   */
+  /** Calls `listener` after each change of `state`, `connection` or `failure`; the returned function ends the calls. */
   subscribe(listener: () => void): () => void {
     this.changed.add(listener);
     return () => this.changed.delete(listener);

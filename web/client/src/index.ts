@@ -1,7 +1,8 @@
 /** The public names of the package. */
 
 export { Client, connect, type Options } from "./client.js";
-export { Chat, type ChatEvent, type Connection, type Happening, type Sendable } from "./chat.js";
+export { Chat, type ChatEvent, type Sendable } from "./chat.js";
+export type { Connection, Happening } from "./connection.js";
 export { RETRY_POLICY, type RetryPolicy } from "./backoff.js";
 export { Closed, isSignedOut, OutboxFull, Refused, ThreadcastError, Unreachable } from "./errors.js";
 export { failureOf, reasoningMsOf, type Failure } from "./failures.js";
