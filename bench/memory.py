@@ -23,7 +23,7 @@ from bench.plain_app import plain_server
 from bench.processes import rss_bytes
 from bench.resting import chat_figures
 from bench.stalls import stalled_figures
-from bench.streams import GREETED, Streams, allow_open_files, get
+from bench.streams import GREETED, Streams, allow_open_files, get, open_files_max
 from bench.talked import talked_figures
 
 __all__ = ["measure"]
@@ -40,6 +40,10 @@ WARM = 300
 SETTLE_SECONDS = 1.0
 """The time that ending tasks, and work after the beginning of a stream, may take."""
 
+SPARE_FILES = 2_000
+"""Open files beside those of `many` browsers, which have two connections each. Where fewer files are allowed, the row
+has as many readers as fit, in thousands."""
+
 LIMITS = {"STREAMS_PER_PRINCIPAL": "20000", "RUNS_PER_PRINCIPAL": "20000"}
 """The limit of streams for each caller; all readers are one caller."""
 
@@ -48,7 +52,8 @@ def measure(small: bool) -> Section:
     """Measure all kinds of readers; `small` has about a tenth of the numbers."""
     few, many, chats, active = (300, 1_000, 300, 60) if small else (1_000, 10_000, 10_000, 200)
     announce("memory", 90 if small else 220)
-    allow_open_files(2 * many + 2_000)
+    many = min(many, (open_files_max() - SPARE_FILES) // 2_000 * 1_000)
+    allow_open_files(2 * many + SPARE_FILES)
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         figures += asyncio.run(_idle(stack, Path(directory), few, many))
@@ -98,8 +103,8 @@ async def _idle(stack: ExitStack, directory: Path, few: int, many: int) -> list[
 
 
 async def _browsers(stack: ExitStack, directory: Path, few: int, many: int) -> list[Figure]:
-    """Measure feeds of a caller each, and with each of them the stream of a chat of its own. HTTP/1.1 needs two
-    connections for them."""
+    """Measure browsers: each has the feed of another caller and the stream of another chat. With HTTP/1.1 each browser
+    needs two connections."""
     config = directory / "threadcast.toml"
     config.write_text(tokens(**{f"caller-{number}": "" for number in range(WARM + many)}))
     fleet = stack.enter_context(fleet_on_new_store(directory, "--config", str(config)))

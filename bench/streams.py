@@ -9,13 +9,14 @@ status 503 is repeated and counted.
 import resource
 import select
 import socket
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit
 
-__all__ = ["GREETED", "Streams", "allow_open_files", "get"]
+__all__ = ["GREETED", "Streams", "allow_open_files", "get", "open_files_max"]
 
 AT_ONCE = 500
 """The number of connections that are opened together; the listening queue holds 2,048."""
@@ -24,23 +25,29 @@ DEADLINE_SECONDS = 60.0
 """Time limit for the next stream to begin. On a busy machine 10,000 streams take one to five minutes."""
 
 GREETED = b"\n: hb "
-"""The text after which one of our streams has begun: its first heartbeat."""
+"""The text that shows that one of our streams has begun: its first heartbeat."""
 
 READ_BYTES = 262_144
 
 
 def get(path: str, place: str = "", headers: Mapping[str, str] | None = None) -> bytes:
-    """Return the request for a path. `place`: the SSE id after which the stream resumes."""
+    """Return the request for a path. `place` is the SSE id after which the stream resumes."""
     resumed = {"Last-Event-ID": place} if place else {}
     lines = "".join(f"{name}: {value}\r\n" for name, value in {**resumed, **(headers or {})}.items())
     return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}\r\n".encode()
+
+
+def open_files_max() -> int:
+    """Return how many files this process and each of its children may have open, once the soft limit is raised."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
 
 
 def allow_open_files(count: int) -> None:
     """Raise the limit of open files for this process and its children. Raises SystemExit if that is not allowed."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count:
-        if hard != resource.RLIM_INFINITY and hard < count:
+        if open_files_max() < count:
             raise SystemExit(f"{count:,} open files are needed and {hard:,} allowed; raise it with ulimit -Hn")
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
