@@ -1,12 +1,12 @@
-"""Measures durable agents: parked ones, the cost of a step, and the replay of a journal.
+"""Measures durable agents: the memory of parked agents, the cost of a step, and the replay of a journal.
 
 - **Parked**: 1,000 chats whose agents wait in `ctx.ask` or `ctx.sleep`, beside 1,000 chats at rest with the same
-  messages, each kind in a new worker. The figures are what the worker still holds, the memory of the folded state,
-  which is all that a worker may keep of a released chat, and the growth of the worker's private memory, which depends
-  on when the garbage collector runs.
+  messages, each kind in a new worker. The figures are the number of chats that the worker still owns, the memory of the
+  folded state (a worker may keep nothing else of a released chat), and the growth of the worker's private memory, which
+  depends on when the garbage collector runs.
 - **Steps**: the CPU time of the worker over a run, divided by its steps, and the entries that the run adds to the log.
-- **Replay**: the CPU time from the function's start until it stands at its question again, in this process with the
-  real execution on a folded state; and over HTTP the time from a person's reply until the next question.
+- **Replay**: the CPU time from the function's start until it reaches its question again, measured in this process with
+  the real execution on a folded state; and, over HTTP, the time from a person's reply until the next question.
 
 To repeat: `python -m bench.agents [--small]`.
 """
@@ -67,21 +67,21 @@ STEPS_COUNT = 500
 REPLAYED_COUNT = 1_000
 WARM = 1_000
 """The chats that come to rest before the measurement: until then the worker's memory grows with each chat, of whatever
-kind, because the garbage collector rarely runs. Later it grows by the states that the worker keeps for the next owner
-of a chat (`StateCache`)."""
+kind, because the garbage collector rarely runs. Afterwards the memory grows by the folded states that the worker
+caches (`StateCache`)."""
 
 FOLDED_COUNT = 200
 AT_ONCE = 32
 SETTLE_SECONDS = 1.0
 PAUSE_SECONDS = 0.1
-"""The time before each reply, in which the worker puts the function away and releases the chat."""
+"""The pause before each reply, in which the worker ends the waiting function and releases the chat."""
 
 WAIT_SECONDS = 600.0
 
 
 class Parked(NamedTuple):
-    """The bytes that each chat of a kind adds to its worker, those of its folded state, and what the worker and the
-    store hold of all chats."""
+    """The bytes that each chat of a kind adds to its worker, the bytes of its folded state, and the numbers of chats
+    that are owned and due."""
 
     bytes: float
     state_bytes: float
@@ -90,7 +90,7 @@ class Parked(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The time from a person's reply until the next question; the CPU time is the worker's."""
+    """The time from a person's reply until the next question, and the worker's CPU time meanwhile."""
 
     seconds: float
     cpu_seconds: float
@@ -157,7 +157,7 @@ async def _parked(stack: ExitStack, directory: Path, count: int) -> list[Figure]
 
 
 async def _park(fleet: Fleet, web: Process, mode: str, count: int) -> Parked:
-    """Park chats in a new worker, and measure what they leave there."""
+    """Park chats in a new worker, and measure the memory that they occupy and whether they are released."""
     port = free_port()
     worker = await fleet.start("worker", metrics_port=port).ready()
     with redis.Redis.from_url(fleet.store.url) as store:
@@ -219,7 +219,7 @@ async def _ask(web: Process, chat_ids: Sequence[str], mode: str, text: str = "Wh
 
 
 async def _until_released(store: redis.Redis, fleet: Fleet) -> None:
-    """Wait until no worker owns a chat, and none is due."""
+    """Wait until no worker owns a chat, and no chat is due."""
     with anyio.fail_after(WAIT_SECONDS):
         while _owned(store) or _due(store):  # noqa: ASYNC110 - another process brings it about
             await anyio.sleep(0.2)
@@ -300,8 +300,8 @@ async def _cost(store: redis.Redis, web: Process, worker: Process, chat_id: str,
 
 
 async def _replies(web: Process, worker: Process, steps_counts: Sequence[int], count: int) -> dict[int, list[Reply]]:
-    """Reply repeatedly and in turn to agents that have made this number of steps. Returns, for each count of steps,
-    what passed from each reply until the next question."""
+    """Reply repeatedly and in turn to agents that have made these numbers of steps. Returns, for each number of steps,
+    the wall-clock and CPU times from each reply until the next question."""
     found: dict[int, list[Reply]] = {steps: [] for steps in steps_counts}
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(httpx2.AsyncClient(timeout=60))

@@ -1,4 +1,5 @@
-"""The durable agents that `bench.agents` measures, for `--app`. The question of a chat says what its agent does."""
+"""The durable agents that `bench.agents` measures, for `--app`. The user's message in a chat tells the agent what to
+do."""
 
 from threadcast import AgentContext, agent
 

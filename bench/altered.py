@@ -25,7 +25,7 @@ class Altered(msgspec.Struct, frozen=True, omit_defaults=True):
     """The changes to make. A field with None keeps the product's own value."""
 
     loop: str | None = None
-    """The event loop; "asyncio" is the one of the standard library."""
+    """The event loop; "asyncio" is the loop of the standard library."""
 
     send_buffer_bytes: int | None = None
 
@@ -51,7 +51,7 @@ def _alter(altered: Altered) -> None:
 
 
 def _record_stretches(path: Path) -> None:
-    """Take the CPU time of each callback of the event loop: a stretch in which the loop does nothing else."""
+    """Record the CPU time of each callback of the event loop, because the loop does nothing else during a callback."""
     run = asyncio.Handle._run  # asyncio has no public way to see a callback run
     file = path.open("a", buffering=1)
 

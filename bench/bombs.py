@@ -5,8 +5,8 @@ bodies of up to 16 MiB are posted one after the other: many values, many keys, d
 field that takes JSON, just within the limits and far beyond them. Then every other kind of input is sent
 (`bench.inputs`). The measurement is in CPU time, so that other programs change it little.
 
-A thread that decodes JSON stops the loop too, because it holds the interpreter's lock. So the time that `/livez` takes
-meanwhile is measured as well.
+A thread that decodes JSON stops the loop too, because it holds the interpreter's lock. Therefore the time of `GET
+/livez` during each request is measured as well.
 """
 
 import asyncio

@@ -31,10 +31,10 @@ STREAMS_MAX = 20_000
 """The default of `limits.streams_max`, for each web process."""
 
 STREAMS_OF_A_BROWSER = 2
-"""The feed of its user and the stream of its chat."""
+"""A browser opens the feed of its user and the stream of its chat."""
 
 SHARD_MAX_BYTES = 16e9
-"""The most data of a shard. A rewrite of its append-only file may need as much memory again."""
+"""The maximum bytes of data on a shard. A rewrite of the shard's append-only file may need as much memory again."""
 
 SHARDS = f"shards, 0 if {BUCKETS} are too few"
 
@@ -104,7 +104,7 @@ class Load:
 
     @property
     def streaming(self) -> float:
-        """The chats whose answer is being written."""
+        """The number of chats with an answer that is being written."""
         return self.chats * min(1.0, self.answer_tokens / self.tokens_per_second / self.turn_every_seconds)
 
     @property
@@ -122,7 +122,8 @@ class Load:
 
 
 LOADS = {"own chats": Load(0), "shared chats": Load(0, readers_of_each_chat=50.0)}
-"""People who mostly watch chats of their own, one in four in a second tab or beside a colleague; and audiences."""
+"""Two loads: people who mostly watch their own chats, every fourth of them in a second tab or with a colleague; and
+audiences of 50 readers."""
 
 
 @dataclass(frozen=True)
@@ -135,9 +136,9 @@ class Plan:
     web_share: float
     worker_share: float
     store_seconds: float
-    """CPU seconds a second of all shards together."""
+    """The CPU time of all shards together, in seconds per second."""
     store_share: float
-    """Of the fullest shard; with 0 shards, of a shard for each bucket."""
+    """The share of the fullest shard. If `shards` is 0, it is computed for one shard for each bucket."""
     web_mb: float
     worker_mb: float
     store_gb: float
@@ -178,8 +179,8 @@ def plan(load: Load) -> Plan:
 
 
 def full_at(fits: Callable[[Plan], bool], load: Load) -> float:
-    """Return the greatest number of readers, to 1 %, whose plan fits; `load` says what they do. Plans must fit up to
-    some number and not beyond."""
+    """Return the greatest number of readers, to 1 %, for which the plan fits; `load` describes what readers do. There
+    must be one number up to which plans fit and above which none fits."""
     few, many = 1.0, float(SEARCH_MAX)
     while many / few > 1.01:
         middle = math.sqrt(few * many)
@@ -188,7 +189,7 @@ def full_at(fits: Callable[[Plan], bool], load: Load) -> float:
 
 
 def _web_seconds(load: Load, web: int) -> float:
-    """Return the CPU seconds a second of all web processes together, if there are `web`."""
+    """Return the CPU time of `web` web processes together, in seconds per second."""
     cost = {name: each.value for name, each in COEFFICIENTS.items()}
     folded = load.events * cost["web_event"] + load.turns * cost["web_turn"]
     delivered = load.events * load.readers_of_each_chat * cost["web_reader"]
@@ -198,7 +199,8 @@ def _web_seconds(load: Load, web: int) -> float:
 
 def _fewest(seconds: Callable[[int], float], least: int = 1) -> int:
     """Return the least number of processes, from `least` on, that take at most `BUSY_SHARE` of a core each.
-    `seconds(count)` are the CPU seconds a second of `count` processes together, which never fall with `count`."""
+    `seconds(count)` is the CPU time of `count` processes together, in seconds per second; it must not decrease when
+    `count` grows."""
     count = max(1, least)
     while (needed := math.ceil(seconds(count) / BUSY_SHARE)) > count:
         count = needed
@@ -227,11 +229,11 @@ WALLS: dict[str, Callable[[Plan], bool]] = {
     f"a Cluster of {BUCKETS} shards is full: CPU": lambda p: p.store_seconds <= BUSY_SHARE * BUCKETS,
     f"a Cluster of {BUCKETS} shards is full: memory": lambda p: p.store_gb * 1e9 <= SHARD_MAX_BYTES * BUCKETS,
 }
-"""Maps what gives out to whether a plan still fits."""
+"""Maps each bottleneck to a function that says whether a plan stays below it."""
 
 
 def _steps(load: Load) -> dict[str, Load]:
-    """Return a load as the server is built, and after each step that is not built."""
+    """Return the load for the server as it is built, and for each improvement that is not built."""
     routed = replace(load, is_routed=True)
     return {
         "as built": load,
@@ -259,7 +261,8 @@ def written(page: str) -> str:
 
 
 def tables() -> str:
-    """Return the tables of the page: the coefficients, a plan for each size, what is full when, and the steps."""
+    """Return the tables of the page: the coefficients, a plan for each size, the number of readers at which each part
+    is full, and the improvements."""
     parts = ["### Coefficients", _lines(["what", "cost", "`python -m bench.…`"], _coefficient_rows())]
     for name, load in LOADS.items():
         of = f"{load.readers_of_each_chat:g} readers a chat"

@@ -44,7 +44,7 @@ WARM_SECONDS = 3.0
 
 BUFFERS = {"16 KiB": 16_384, "64 KiB, chosen": 65_536, "256 KiB": 262_144, "1 MiB": 1_048_576}
 LONG_MESSAGES = 12
-"""The number of messages of 90 kB each. Their snapshot of a megabyte is larger than all the buffers but the last."""
+"""The number of messages of 90 kB each. Their snapshot of a megabyte is larger than every buffer except the largest."""
 JOINS = 15
 STALLED = 10
 
@@ -212,8 +212,8 @@ def _read_until(stream: socket.socket, wanted: bytes) -> None:
 
 
 def _kernel_bytes_of_stalled(harness: Harness) -> list[float]:
-    """Return the kB that the kernel holds on the server's side for each reader of a long chat that reads nothing (ss,
-    skmem)."""
+    """Return the kB of the server's socket buffers in the kernel for each reader that opens a long chat and reads
+    nothing (ss, skmem)."""
     port = urlsplit(harness.url).port
     with ExitStack() as stack:
         for _ in range(STALLED):

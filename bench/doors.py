@@ -1,8 +1,8 @@
-"""Measures what a door costs: the CPU time of a web process for each token that one client reads through it, beside our
-own stream.
+"""Measures the cost of each door: the CPU time of a web process for each token that one client reads through the door,
+compared with our own stream.
 
 A scripted model writes 2,000 words at a fixed pace, in another process. The web process takes the message, reads the
-log and sends the answer. The process's rest is in all figures. To repeat: `python -m bench.doors [--small]`.
+log and sends the answer. All figures include the process's other work. To repeat: `python -m bench.doors [--small]`.
 """
 
 import argparse
@@ -29,7 +29,7 @@ Reader = Callable[[httpx2.AsyncClient, str], Awaitable[str]]
 
 
 async def own(http: httpx2.AsyncClient, chat_id: str) -> str:
-    """Our own stream, up to the end of the run."""
+    """Read our own stream until the end of the run."""
     (await http.post(f"/v1/chats/{chat_id}/commands", json=user_message("a", "go"))).raise_for_status()
     read: list[str] = []
     async with http.stream("GET", "/v1/chats/subscribe", params={"chat_id": chat_id}) as answer:
@@ -77,7 +77,7 @@ DOORS: dict[str, Reader] = {
     "ag_ui": ag_ui,
     "mcp": mcp,
 }
-"""The way of reading through each door. `own` is the one that the others are compared with."""
+"""Maps each door to the function that reads through it. The others are compared with `own`."""
 
 
 async def _posted(http: httpx2.AsyncClient, path: str, body: object) -> str:

@@ -1,10 +1,10 @@
 """Measures how long modest callers wait for the first token while a greedy caller floods the server with slow runs.
 
 50 principals post a message every two seconds or so, each to a chat of its own, and read the answers of an instant
-model. First the server is quiet otherwise; then another principal posts 2,100 runs within 15 s, each to a new chat,
-whose answers take minutes. One web process, one worker and one private store run, with the default limits. The times
-are wall-clock times from the first byte of a command to the first delta at the caller's stream, so the load of other
-programs shows in them; quiet and flooded rounds alternate on fresh processes.
+model. At first the server has no other load. Then another principal posts 2,100 messages within 15 s, each to a new
+chat, and the answers take minutes. One web process, one worker and one private store run, with the default limits. The
+times are wall-clock times from the first byte of a command to the first delta at the caller's stream, so the load of
+other programs shows in them; quiet and flooded rounds alternate on fresh processes.
 """
 
 import argparse
@@ -34,7 +34,7 @@ FLOOD_COUNT, FLOOD_SECONDS = 2_100, 15.0
 posted."""
 
 MEASURED_SECONDS = FLOOD_SECONDS
-"""The time of each measurement: as long as the flood."""
+"""The duration of each measurement, which equals that of the flood."""
 
 ROUNDS, ROUNDS_SMALL = 3, 1
 RATIO_MAX = 2.0
@@ -131,7 +131,7 @@ async def _flood(greedy: _Caller, end_at: float) -> None:
 
 
 async def _first_tokens(url: str, *, flooded: bool) -> list[float]:
-    """Return the milliseconds of all first tokens of the modest callers."""
+    """Return the milliseconds to each first token of the modest callers."""
     first_ms: list[float] = []
     async with AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(_Caller(url, name)) for name in NAMES]
@@ -146,7 +146,8 @@ async def _first_tokens(url: str, *, flooded: bool) -> list[float]:
 
 
 async def _round() -> tuple[list[float], list[float], list[float]]:
-    """Return the first tokens of a quiet time, during the flood, and after it, while its runs are open."""
+    """Return the times to first tokens without a flood, during the flood, and after the flood while its runs are still
+    open."""
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         config = Path(directory) / "threadcast.toml"
         config.write_text(CONFIG)

@@ -3,13 +3,14 @@
 Our server sends an answer of the demo model, from the worker through a real Valkey to the sockets. The others have no
 log and no store and send the same number of the same bytes at the same pace: a C program that only calls send(2), nginx
 with nchan, Starlette's StreamingResponse and sse-starlette, both under uvicorn with uvloop. Only one server sends at a
-time; they take turns over several rounds. The cost is that of a write to a reader: the others send as many blocks as
-our server makes writes, each of the mean size of its writes, and all writes are counted at the readers (`readers.c`).
+time; they take turns over several rounds. The figure is the cost of one write to one reader. The other servers send as
+many blocks as our server makes writes, and each block has the mean size of our server's writes. The readers count all
+writes (`readers.c`).
 
 After the quiet rounds come loaded ones, during which other programs keep every core busy: then caches are cold, and a
 loop that waits for its turn finds more to do at once. Our server is measured twice: with readers that joined at the
-same moment, and with readers that joined at different moments, whose events differ in their numbers. CPU time is read
-from the process's own clock. `python -m bench.fanout` runs it.
+same moment, and with readers that joined at different moments, so that the events have other numbers for each reader.
+CPU time is read from the process's own clock. `python -m bench.fanout` runs it.
 """
 
 import os
@@ -40,8 +41,8 @@ WORDS, RATE = 75, 25.0
 event every 40 ms; the 500 readers together get 12,500 events a second."""
 
 OPENING_WORDS, OPENING_RATE = 800, 33.0
-"""The words, and words a second, of the answer during which readers join one by one. It has more events than
-readers."""
+"""The number of words, and of words a second, of the answer during which readers join one by one. This answer has more
+events than there are readers."""
 
 ROUNDS, ROUNDS_SMALL = 7, 3
 LOADED_ROUNDS = 3
@@ -63,7 +64,7 @@ class Side(Protocol):
     def pid(self) -> int: ...
 
     async def play(self) -> Count:
-        """Play an answer once. Returns what all readers received since the reset."""
+        """Play an answer once. Returns the counts of all readers since the reset."""
 
 
 @dataclass
@@ -110,7 +111,7 @@ class Contest:
         self.sides[name], self.writes[name], self.sizes[name] = side, [], []
 
     async def play(self, rounds: int, *, kind: str = "") -> None:
-        """Play a round to warm up, then `rounds` that count. The names of their costs begin with `kind`."""
+        """Play one round to warm up, then `rounds` that are recorded. The names of their costs begin with `kind`."""
         for number in range(rounds + 1):
             for name, side in self.sides.items():
                 progress(f"fanout: {kind}round {number} of {rounds}, {name}")
@@ -137,7 +138,7 @@ def busy_cores() -> Iterator[None]:
 
 
 def measure(small: bool) -> Section:
-    """Measure for some minutes; `small` has fewer rounds."""
+    """Measure for some minutes; with `small`, play fewer rounds."""
     return anyio.run(_measure, small)
 
 
@@ -161,7 +162,8 @@ async def _measure(small: bool) -> Section:
 
 
 async def _add_ours(stack: AsyncExitStack, harness: Harness, contest: Contest) -> Count:
-    """Add both kinds of our readers to the contest. Returns what readers of the first kind received of one answer."""
+    """Add both kinds of our readers to the contest. Returns the counts of the readers of the first kind for one
+    answer."""
     same, other = _watching(stack, harness, "same"), _watching(stack, harness, "other")
     same.open(READERS)
     same.wait(1)
@@ -241,7 +243,7 @@ _WORDS = {
     "Starlette": ("Starlette", "the same event loop, a queue and a task for each reader, no log"),
     "sse-starlette": ("sse-starlette", "as Starlette, and each event is formatted for each reader"),
 }
-"""What stands beside the ratios: the server's name, and what it does and does not do."""
+"""The texts beside the ratios: each server's name, and what the server does and does not do."""
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class Figure(msgspec.Struct, frozen=True, omit_defaults=True):
     greatest: float
     bar: float | None = None
     at_most: bool = True
-    """Whether less is better. If so, `bar` is an upper limit, otherwise a lower limit."""
+    """Whether smaller values are better. If true, `bar` is an upper limit, otherwise a lower limit."""
     note: str = ""
 
     @property

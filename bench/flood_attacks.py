@@ -1,10 +1,9 @@
-"""Floods of requests, each in a process of its own: `python -m bench.flood_attacks NAME URL`, until it is ended.
+"""Sends a flood of requests until the process is ended: `python -m bench.flood_attacks NAME URL`.
 
-It prints a line once the flood has begun: once it has sent, been answered or been refused as often as it has
-connections. The attacker has a valid token (`ann`). It runs on the machine of the server, with a low priority, so that
-the server and the other caller do not wait for its CPU. Connections from loopback are not counted by address, so each
-flood
-bounds its own number of connections.
+The process prints a line when the flood has begun, that is, when the number of requests that it sent, or that were
+answered or refused, reaches the number of its connections. The attacker has a valid token (`ann`). The process runs on
+the machine of the server, with a low priority, so that the server and the other caller do not wait for its CPU.
+Connections from loopback are not counted by address, so each flood bounds its own number of connections.
 """
 
 import asyncio
@@ -33,7 +32,8 @@ Attack = Callable[["Target"], Awaitable[None]]
 
 
 class Target:
-    """The address of the server. `line` opens a connection to it; `count` notes that one has done its part."""
+    """The address of the server. `line` opens a connection to the server. Each connection calls `count` when it has
+    done its part; then `count` announces that the flood has begun."""
 
     def __init__(self, url: str) -> None:
         at = urlsplit(url)
@@ -50,7 +50,8 @@ class Target:
         return await asyncio.open_connection(self.host, self.port)
 
     async def send(self, head: bytes, *pieces: bytes, times: int = 1) -> None:
-        """Send a head, and then the pieces that often, without reading an answer; until the server closes."""
+        """Send a head and then the pieces `times` times, without reading an answer, unless the server closes the
+        connection before."""
         _, writer = await self.line()
         try:
             writer.write(head)
@@ -96,7 +97,7 @@ def head(method: bytes, path: bytes, *lines: bytes) -> bytes:
 
 
 async def _repeated(target: Target, count: int, attack: Callable[[int], Awaitable[None]]) -> None:
-    """Run the attack on so many connections; each begins again when it ends."""
+    """Run the attack on `count` connections, and repeat it on each connection when it ends."""
     target.connections = count
 
     async def one(number: int) -> None:
@@ -216,7 +217,8 @@ ATTACKS: dict[str, tuple[str, Attack]] = {
 
 
 def _give_way() -> None:
-    """Take a low priority, also among the sessions that the kernel treats as groups (sched(7), autogroup)."""
+    """Give this process a low priority, also among the sessions that the kernel treats as groups (sched(7),
+    autogroup)."""
     os.nice(PRIORITY)
     with suppress(OSError):
         os.setsid()
@@ -224,7 +226,7 @@ def _give_way() -> None:
 
 
 def _end_with_the_bench() -> None:
-    """End this process when its input is closed, as it is when `bench.floods` ends in any way."""
+    """End this process when its input is closed, which happens whenever `bench.floods` ends."""
     sys.stdin.read()
     os._exit(0)
 

@@ -1,8 +1,8 @@
-"""Another caller during a flood, in a process of its own: `python -m bench.flood_observer URL`.
+"""Measures the calls of another caller during a flood: `python -m bench.flood_observer URL`.
 
-For each line `SECONDS` on its input it calls the server for that long, and prints one line of JSON: the milliseconds of
-each call of `bob`, who lists chats and sets a parameter, which takes effect in the worker; and of each `GET /livez` on
-a new connection, as an orchestrator asks.
+For each line `SECONDS` on its input the program calls the server for that number of seconds, and then prints one line
+of JSON. The line has the milliseconds of each call of `bob`, who lists chats and sets a parameter (the worker applies
+the parameter), and of each `GET /livez`, which is sent on a new connection as an orchestrator would.
 """
 
 import asyncio

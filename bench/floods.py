@@ -1,9 +1,9 @@
 """Measures what a flood of hostile requests costs: the server's memory, `/livez`, and the time of another caller.
 
-For each flood a new `threadcast serve` runs. Another caller is observed for some seconds in quiet, and then during the
-flood. Attacker and observer are processes of their own (`bench.flood_attacks`, `bench.flood_observer`). The memory is
-the highest resident size of the server's process during the flood, above that in quiet. MCP servers that flood are not
-among these rows: `tests/security` attacks with them.
+For each flood a new `threadcast serve` runs. The calls of another caller are measured for some seconds without the
+flood, and then during the flood. Attacker and observer are processes of their own (`bench.flood_attacks`,
+`bench.flood_observer`). The memory is the highest resident size of the server's process during the flood, minus its
+size without the flood. MCP servers that flood are not among these rows: `tests/security` attacks with them.
 """
 
 import subprocess
@@ -31,13 +31,13 @@ LIVEZ_MAX_MS = 250.0
 P99_RATIO_MAX = 3.0
 
 LEAST_P99_MS = 10.0
-"""A quiet p99 below this counts as this: a tick of the scheduler is no harm to a person."""
+"""A lower p99 without the flood is replaced by this value, because nobody notices a tick of the scheduler."""
 
 WARM_SECONDS = 1.0
 
 
 def measure(small: bool = False, names: tuple[str, ...] = tuple(ATTACKS)) -> Section:
-    """Measure each flood, for a shorter time if `small`."""
+    """Measure each flood; with `small`, for a shorter time."""
     share = 0.5 if small else 1.0
     announce("floods", len(names) * (share * (QUIET_SECONDS + FLOOD_SECONDS) + 5))
     figures: list[Figure] = []

@@ -1,8 +1,8 @@
-"""Measures what serving an agent of another framework costs: the CPU time of a worker for each token, against the same
-agent that its framework streams into a list in a process of its own.
+"""Measures the cost of serving an agent of another framework: the CPU time of a worker for each token, compared with a
+process in which the framework streams the same agent's answer into a list.
 
-The model needs no network, so nearly all of both times is the framework's and the server's own. The worker also writes
-the log, which the list has not. To repeat: `python -m bench.frameworks [--small]`.
+The model needs no network, so nearly all CPU time is that of the framework and of the server. The worker also writes
+the log; the compared process writes none. To repeat: `python -m bench.frameworks [--small]`.
 """
 
 import argparse
@@ -39,7 +39,7 @@ WAIT_SECONDS = 120.0
 def measure(small: bool) -> Section:
     """Measure the row `frameworks`; `small` takes three rounds in place of seven."""
     announce("frameworks", 60 if small else 120)
-    os.environ["PYTHONPATH"] = str(ROOT)  # for the program of ACP, which starts in a folder of its own
+    os.environ["PYTHONPATH"] = str(ROOT)  # for the program that speaks ACP, which starts in another folder
     rounds = 3 if small else 7
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:

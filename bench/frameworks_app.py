@@ -1,8 +1,9 @@
-"""Agents of other frameworks for `bench.frameworks`: each writes many tokens at once, by a model without a network.
+"""Agents of other frameworks for `bench.frameworks`: each writes many tokens without pauses, with a model that needs no
+network.
 
-As a program it streams one of them into a list, as its framework offers it, and prints the CPU time of that in seconds:
-`python -m bench.frameworks_app NAME [URL]`. Agents that are other programs (`frameworks_remote.py`) are read with the
-types and the client of their protocol's package.
+Run as a program, this module streams the answer of one agent into a list by its framework's usual function, and prints
+the CPU time in seconds: `python -m bench.frameworks_app NAME [URL]`. Agents that are other programs
+(`frameworks_remote.py`) are read with the types and the client of their protocol's package.
 """
 
 import asyncio
@@ -71,7 +72,7 @@ async def stream_acp() -> list[Any]:
         async def session_update(self, session_id: str, update: Any, **more: Any) -> None:
             found.append(update)
 
-    reader: Any = Reader()  # Any: it has those methods of acp.Client that are needed
+    reader: Any = Reader()  # Any: has only the methods of acp.Client that are called
     async with acp.spawn_agent_process(reader, sys.executable, "-m", "bench.frameworks_remote", "acp") as (agent, _):
         await agent.initialize(protocol_version=1)
         session = await agent.new_session(cwd="/", mcp_servers=[])

@@ -32,7 +32,7 @@ WORDS = [f"w{number % 1_000} " for number in range(TOKENS)]
 
 
 class Coder:
-    """A coding agent that only speaks."""
+    """A coding agent that writes text and calls no tools."""
 
     client: Any  # Any: acp.Client, with the models' fields as keywords
 

@@ -2,8 +2,8 @@
 
 One chat has 1 to 5,000 readers, then 1,000 chats have two readers each. All get answers of the demo model at a pace
 that does not use the whole machine. A straight line through the costs of an event, by the number of its readers, gives
-the cost of an event without readers and the cost of each reader. The many chats give the cost when no work is shared.
-CPU time is read from the web process's own clock. `python -m bench.growth` runs it.
+the cost of an event without readers and the cost of each reader. The measurement with many chats gives the cost of an
+event when readers share no work. CPU time is read from the web process's own clock. `python -m bench.growth` runs it.
 """
 
 import sys

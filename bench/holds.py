@@ -1,10 +1,11 @@
 """Measures how long one command holds the store, in the store's own time, for everything that grows: imports,
 checkpoints, blobs, logs, lists and leases.
 
-A store carries out one command at a time, so the longest command is the least delay of all others. The store's SLOWLOG
-counts from the start of a command to its end, with all commands of a script, and without its wait in the socket. Where
-the system permits it, the store runs with a real-time priority, because a command that another program interrupts
-seems long. Each figure is the median, over some rounds, of the longest command of a round, and names that command.
+A store carries out one command at a time, so all other commands may have to wait as long as the longest command. The
+store's SLOWLOG measures from the start of a command to its end, including all commands of a script and excluding the
+wait in the socket. Where the system permits it, the store runs with a real-time priority, because interruptions by
+other programs would be counted as part of a command. Each figure is the median, over some rounds, of the longest
+command of a round, and names that command.
 
 To repeat: `python -m bench.holds [--small] [--store redis7]`.
 """
@@ -42,7 +43,7 @@ _NAMES = {script.sha: name for name, script in SCRIPTS.items()}
 
 
 class Watched:
-    """The longest command of each kind since the last look, as SLOWLOG tells."""
+    """Reads from SLOWLOG the longest command since the last reading."""
 
     def __init__(self, server: StoreServer) -> None:
         self._server = server
@@ -54,7 +55,7 @@ class Watched:
         server.ask("CONFIG", "SET", "slowlog-max-len", 100_000)
 
     def longest(self) -> tuple[float, str]:
-        """Return the milliseconds and the name of the longest command, and forget all."""
+        """Return the milliseconds and the name of the longest command, and clear the SLOWLOG."""
         with redis.Redis.from_url(self._server.url) as client:
             found = client.slowlog_get(-1)
             client.slowlog_reset()
@@ -70,7 +71,7 @@ def _name_of(command: bytes) -> str:
 
 
 def measure(small: bool, store: str = "valkey") -> Section:
-    """Measure every kind of large thing. `small`: fewer rounds and a smaller import."""
+    """Measure the commands for every kind of large data; `small` has fewer rounds and a smaller import."""
     announce("holds", 80 if small else 200)
     rounds = ROUNDS_SMALL if small else ROUNDS
     found: dict[str, list[tuple[float, str]]] = defaultdict(list)

@@ -1,9 +1,10 @@
 """Defines the cases that `bench.holds` measures: commands to the store.
 
-Each case is yielded after its commands; a case without a key only prepares.
+A generator yields each case after the case's commands. A case without a key marks commands that only prepare data and
+are not measured.
 
 Logs, lists and accounts of many entries are written directly, in pipelines, because the store's own steps would take
-minutes. They have the form that the steps give them.
+minutes. They have the same form as if the store's steps had written them.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ __all__ = ["Case", "chat_cases", "imports", "list_cases"]
 MB = 1_000_000
 STATES_MB = (1, 16, 60)
 BLOBS_MB = (10, 50)
-"""A request stores at most 16 MiB; the store itself has no bound below that of a chat (256 MiB)."""
+"""A request stores at most 16 MiB; the store's only bound for blobs is that of a chat (256 MiB)."""
 LOGS = ((2_000, 200), (20_000, 200), (8, MB), (4, 2 * MB))
 """Numbers of entries after the checkpoint, and their bytes. The largest ordinary entry is a part of an import."""
 TRIMMED, CHATS, DUE, LETTERS = 100_000, 100_000, 5_000, 500
@@ -319,7 +320,7 @@ def _list(server: StoreServer, store: RedisStore) -> list[str]:
 
 
 async def _expire(server: StoreServer, key: bytes) -> None:
-    """Let the key expire, and touch it, which frees it."""
+    """Let the key expire, and access it, so that the store frees its memory."""
     server.ask("PEXPIRE", key, 1)
     await anyio.sleep(0.01)
     server.ask("EXISTS", key)

@@ -1,7 +1,7 @@
 """Computes the bytes of the SSE id of a stream of several chats, which each event of such a stream carries.
 
-Nothing is measured: the ids are those of the protocol's own functions, for chats with random positions of up to
-`POSITION_MAX` entries, which began at random times of a month. `python -m bench.ids` prints the table.
+Nothing is measured: the ids come from the protocol's own functions, for chats with random positions up to
+`POSITION_MAX` that began at random times of a month. `python -m bench.ids` prints the table.
 """
 
 import random

@@ -1,7 +1,7 @@
-"""Inputs besides the JSON of commands that are made to be slow: imports, blobs, pictures in messages, queries, cookies,
-other headers, and paths. `bench.bombs` sends them.
+"""Requests, other than commands in JSON, whose handling is meant to be slow: imports, blobs, pictures in messages,
+queries, cookies, other headers, and paths. `bench.bombs` sends them.
 
-Each one has the largest size that the server reads: 32 KiB of headers, 16 MiB of a body, 32 MiB of a line.
+Each request has the largest size that the server reads: headers of 32 KiB, a body of 16 MiB, or a line of 32 MiB.
 """
 
 import base64
@@ -47,7 +47,7 @@ LINES: dict[str, tuple[bytes, bytes]] = {
     "a blob": (_HEADER_LINE + b'{"type":"blob","hash":"x","mime":"image/png","data":', b"}\n"),
     "the header's context": (_HEADER_LINE.replace(b'"thread":{}}\n', b'"thread":{"context":{"a":'), b"}}}\n"),
 }
-"""Where a line of an import takes JSON: the text before and after it."""
+"""The places in a line of an import that accept any JSON: the text before and after each place."""
 
 LINE_FILLINGS: dict[str, Callable[[int], bytes]] = {
     "millions of lists": lambda size: b"[" + b"[]," * (size // 3 - 2) + b"[]]",
@@ -116,7 +116,7 @@ PATHS: dict[str, str] = {"slashes": "/", "letters": "a/", "percent": "%2f", "dot
 
 
 def inputs() -> Iterator[Bomb]:
-    """Yield all of them; some hundred."""
+    """Yield all requests, about a hundred."""
     size = LINE_MAX_BYTES - 10_000
     for filling, made in LINE_FILLINGS.items():
         value = made(size)

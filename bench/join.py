@@ -1,5 +1,5 @@
-"""Measures the cost of joining a chat while an answer is written: by the chat's length, alone or many at once, cold or
-warm, from a snapshot or resumed.
+"""Measures the cost of joining a chat while an answer is written: by the chat's length, for one reader or many at once,
+cold or warm, and from a snapshot or resumed.
 
 Cold: the chat has no reader, so the web process reads and folds it first. Warm: the chat has a reader, and the model
 writes 10 words a second, so that no two joins see the same state. CPU time is that of the web process. Wall-clock time
@@ -36,8 +36,8 @@ ALONE_MAX_MS = 50.0
 
 HERDS = {10: 500, 1_000: 500, 10_000: 50}
 """Maps the length of the chat to the number of readers that join at once. The longest chat has fewer joins, so that the
-number of bytes equals that of the second: 500 joins would be 2.6 GB, take a minute each time, and measure the machine's
-memory."""
+number of bytes equals that of the chat of 1,000 messages: 500 joins would be 2.6 GB, take a minute each time, and
+measure the machine's memory."""
 
 QUESTION, ANSWER = "What is a lease, and who holds it? ", "A lease is a promise with an end. "
 """Texts that are repeated to about 100 and 700 characters, the usual lengths of a question and an answer."""
@@ -47,7 +47,7 @@ MODEL = "demo/essay?words=100000&rate=10"
 than the joins of the others."""
 
 SETTLE_SECONDS = 0.5
-"""The time after which a relay has closed that lost its last reader."""
+"""The time within which a relay closes after its last reader has left."""
 
 ID = re.compile(r"id: (\S+)\n")
 
@@ -61,7 +61,7 @@ class Spent(NamedTuple):
 
 
 def measure(small: bool) -> Section:
-    """Measure five repetitions of each; `small` has two, without the longest chat."""
+    """Measure five repetitions of each kind of join; `small` has two, and omits the longest chat."""
     announce("join", 20 if small else 120)
     allow_open_files(2 * max(HERDS.values()) + 500)
     lengths, repeats = (tuple(HERDS)[:2], 2) if small else (tuple(HERDS), 5)
@@ -162,7 +162,7 @@ def _cpu(spent: list[Spent], times: int = 1) -> list[float]:
 
 
 def export_of(chat_id: str, count: int) -> tuple[bytes, list[Message]]:
-    """Return an exported chat of so many messages, as the body of an import, and its messages."""
+    """Return an exported chat of `count` messages as the body of an import, and the messages."""
     messages = [
         Message(
             role="assistant" if number % 2 else "user",

@@ -115,7 +115,7 @@ async def _appends(server: Running, samples: Samples, *, small: bool, rounds: in
 
 
 async def _paced(work: Callable[[], Awaitable[None]], count: int) -> None:
-    """Call `work` at fixed times."""
+    """Call `work` `EVENTS_PER_SECOND` times a second, `count` times in all."""
     due = time.monotonic()
     for _ in range(count):
         due += 1 / EVENTS_PER_SECOND
@@ -177,8 +177,8 @@ class _Client:
 
 
 async def _commands(url: str, samples: Samples, *, small: bool, rounds: int) -> None:
-    """Measure the first message of new chats until it is accepted, while a worker answers it. The bare application gets
-    the same bodies."""
+    """Measure the time until the first message of a new chat is accepted, while a worker answers the earlier messages.
+    The bare application gets the same bodies."""
     async with _Client(url) as client:
         number = 0
         for _ in range(rounds):
@@ -224,7 +224,7 @@ def _bare_app(store_url: str) -> Iterator[str]:
 
 
 async def _first_deltas(url: str, samples: Samples, *, small: bool, rounds: int) -> None:
-    """Measure a command until its first delta. Only one chat is open at a time, with one reader."""
+    """Measure the time from a command to its first delta. Only one chat is open at a time, with one reader."""
     async with _Client(url) as client, _Client(url) as watching:
         reader, writer = watching._reader, watching._writer
         writer.write(b"GET /v1/chats/subscribe?chat_id=firsts HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")

@@ -20,7 +20,8 @@ path{fill:none;stroke-width:1.6}.g{stroke:#59636e;stroke-width:.5;stroke-dasharr
 
 
 class Line(NamedTuple):
-    """The values of one quantity, one for each time of the chart; None where there is none, which breaks the line."""
+    """The values of one quantity, one for each time of the chart; None stands for a missing value, at which the line is
+    interrupted."""
 
     name: str
     values: Sequence[float | None]

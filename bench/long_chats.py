@@ -1,10 +1,11 @@
-"""Measures what a turn costs in a long chat: the worker's CPU time, the wait for the first delta, and the neighbours.
+"""Measures the cost of a turn in a long chat: the worker's CPU time, the wait for the first delta, and the delay of
+other chats (the neighbours).
 
 Chats of 10, 1,000 and 10,000 messages are imported, and an instant model answers one question after the other in each.
 The worker's CPU time of a turn is compared with the floor: encoding a request of the same size with msgspec and sending
-it to the same model server from bare asyncio. What remains, less the same remainder of the shortest chat, is the cost
-of the chat's length. At last 50 neighbours stream, alone and while long chats take turns, window by window in pairs.
-To repeat: `python -m bench.long_chats [--small]`.
+it to the same model server from bare asyncio. The difference, minus the same difference in the shortest chat, is the
+cost of the chat's length. Finally 50 neighbours stream, in pairs of windows: one window without the long chats, and one
+while long chats take turns. To repeat: `python -m bench.long_chats [--small]`.
 """
 
 import argparse
@@ -36,7 +37,7 @@ LENGTHS = (10, 1_000, 10_000)
 LONGEST = max(LENGTHS)
 
 TURNS, TURNS_SMALL = 10, 5
-"""Turns in a row whose CPU time is one value."""
+"""The number of consecutive turns whose CPU time is measured together."""
 
 ROUNDS, ROUNDS_SMALL = 5, 3
 
@@ -48,11 +49,12 @@ FIRST_DELTA_MAX_MS = 15.0
 
 NEIGHBOURS = 50
 NEIGHBOURS_MAX = 1.1
-"""The neighbours' p99 while long chats take turns, divided by that without (DESIGN §13)."""
+"""The limit: the neighbours' p99 while long chats take turns, divided by the p99 without long chats (DESIGN §13)."""
 
 LONG_CHATS = 4
 TURN_EVERY_SECONDS = 0.25
-"""The turns beside the neighbours: four long chats in turn, four turns a second."""
+"""The pause between two turns while the neighbours stream: four long chats, one after the other, take four turns a
+second."""
 
 WINDOWS, WINDOW_SECONDS = 6, 3.0
 WINDOWS_SMALL, WINDOW_SMALL_SECONDS = 3, 2.0
@@ -64,7 +66,7 @@ ANSWER_SECONDS = 30.0
 
 
 class _Watched:
-    """A chat with one reader. It takes turns and notes the milliseconds to each first delta."""
+    """A chat with one reader. The object posts the chat's messages and records the milliseconds to each first delta."""
 
     def __init__(self, url: str, chat_id: str) -> None:
         self._url = url

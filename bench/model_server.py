@@ -157,11 +157,12 @@ class ModelServer:
         self._ask("tokens", tokens_count)
 
     def stop_answers(self) -> None:
-        """End each answer with its next token, until `answer_with` is called again."""
+        """End each answer at its next token, also later answers, until `answer_with` is called again."""
         self.keep_answers(0)
 
     def keep_answers(self, count: int) -> None:
-        """End answers until this number is left, and do not let it grow until `answer_with` is called again."""
+        """End answers until only `count` answers are streaming, and allow no more than these until `answer_with` is
+        called again."""
         self._ask("keep", count)
 
     def sent_count(self) -> int:

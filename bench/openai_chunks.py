@@ -1,12 +1,12 @@
 """Measures the CPU time of one streamed chunk: our OpenAI adapter with the assembler, compared with the SDK's typed
 stream in the same run.
 
-Three paths. `alone` uses no sockets and measures the way from bytes to operations; its bar is 25 us. The other two read
-a child process over real HTTP on loopback. One pauses after every chunk, so that each chunk is a separate read as with
-a real model; the other writes as fast as it can, with many chunks in a read. Both are read by bare httpx2 (the floor),
-by our adapter and by the SDK's typed stream. All figures are this process's own CPU time. Only the ratios matter; the
-absolute numbers depend on the machine. To repeat: `python -m bench.openai_chunks [streams] [chunks]`, by default 100 of
-each.
+Three paths are measured. `alone` uses no sockets and measures the conversion from bytes to operations; its bar is 25
+us. The other two paths read the answers of a child process over real HTTP on loopback. On one path the child pauses
+after every chunk, so that each chunk is a separate read as with a real model; on the other the child writes as fast as
+it can, with many chunks in a read. Both paths are read by bare httpx2 (the floor), by our adapter and by the SDK's
+typed stream. All figures are this process's own CPU time. Only the ratios matter; the absolute numbers depend on the
+machine. To repeat: `python -m bench.openai_chunks [streams] [chunks]`, by default 100 of each.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ ALONE_CHUNKS = 20_000
 """The number of repetitions: a fifth of a second of CPU time, far above the clock's resolution."""
 
 EVENTS_PER_WRITE = 50
-"""The number of events in each write of the fast path, 8 kB together. Several writes make one read."""
+"""The number of events in each write of the fast path, 8 kB together. One read receives several writes."""
 
 FAST_FACTOR = 20
 """The factor for the number of chunks of the fast path, because it takes less time."""

@@ -1,8 +1,9 @@
-"""Counts how often a worker that only pauses is taken over: stopped for 300 ms, again and again, while it is busy.
+"""Counts how often chats are taken over from a worker that only pauses: a busy worker is stopped for 300 ms, again and
+again.
 
 A pause of a virtual machine or of the garbage collector looks like this: the process stands still and its connections
-stay open (SIGSTOP, then SIGCONT). Two workers own streaming chats, and one after the other is stopped. Each takeover is
-one too many. To repeat: `python -m bench.pauses [STOPS]`, by default 1,000, which take ten minutes; `--milliseconds`
+stay open (SIGSTOP, then SIGCONT). Two workers own streaming chats, and one after the other is stopped. Every takeover
+is unnecessary. To repeat: `python -m bench.pauses [STOPS]`, by default 1,000, which take ten minutes; `--milliseconds`
 sets the length of a pause.
 """
 
@@ -28,15 +29,15 @@ MODEL = "demo/essay?words=2000&rate=40"
 WORKERS = 2
 
 ANSWER_SECONDS = 600.0
-"""The most that an answer may take: half a minute, and the pauses."""
+"""Time limit of an answer, which takes half a minute plus the pauses."""
 
 REST_SECONDS = 0.2
 """Seconds between two stops, in which heartbeats and appends catch up."""
 
 
 async def count_takeovers(fleet: Fleet, stops: int, pause_seconds: float, chance: random.Random) -> int:
-    """Stop the workers of `fleet`, which has a web process, so many times while they stream. Returns the number of
-    chats that were taken over."""
+    """Stop the workers of `fleet` `stops` times in all while they stream. The fleet must have a web process. Returns
+    the number of chats that were taken over."""
     async with AsyncExitStack() as readers:
         tasks = await readers.enter_async_context(anyio.create_task_group())
         for number in range(CHATS):

@@ -1,8 +1,9 @@
 """Shows that a worker's cache of folded states stops growing: the worker's memory while it carries out many short runs.
 
 Each run is in a new chat, so each leaves one more state in the cache, until the cache is full (`CACHE_MAX_BYTES` of
-`server/threadcast/actor/worker_context.py`). A state of two messages counts 7 to 8 kB, so the cache is full after some
-35,000 runs. It is no row, since 50,000 runs take ten minutes: `python -m bench.plateau [--runs N]`.
+`server/threadcast/actor/worker_context.py`). A state of two messages is counted as 7 to 8 kB, so the cache is full
+after some 35,000 runs. This program is not a row, because 50,000 runs take ten minutes: `python -m bench.plateau
+[--runs N]`.
 """
 
 import argparse

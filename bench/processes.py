@@ -51,7 +51,8 @@ def tree(pid: int) -> dict[int, str]:
 
 def tree_cpu_seconds(pids: Iterable[int]) -> float:
     """Return the CPU time of several processes together, with their ended children (proc(5), cutime and cstime, in
-    ticks of 10 ms). Return the CPU time of the present `tree(pid)`. The time of an ended child is in its parent's."""
+    ticks of 10 ms). Pass the ids of the living processes of `tree(pid)`; the time of an ended child is included in its
+    parent's time."""
     total = 0.0
     for pid in pids:
         with contextlib.suppress(OSError):

@@ -86,7 +86,7 @@ class Readers:
 
 @contextmanager
 def opened_readers(url: str, path: str, *options: str, headers: Sequence[str] = ()) -> Iterator[Readers]:
-    """Start the process without readers, for a block. `options` are those of `readers.c`."""
+    """Start the process without readers, for a block. `options` are the command-line options of `readers.c`."""
     at = urlsplit(url)
     named = [word for header in headers for word in ("-H", header)]
     arguments = [str(built("readers")), *options, *named, str(at.hostname), str(at.port), path]

@@ -62,8 +62,9 @@ class _Chat:
 
 
 async def replays(operations_count: int, repetitions: int) -> list[float]:
-    """Return the milliseconds of CPU time from the start of the function until it is put away at its question."""
-    chat: Any = _Chat(operations_count)  # Any: it has the part of a ChatPort that steps and questions use
+    """Return the milliseconds of CPU time from the start of the function until the function is ended at its
+    question."""
+    chat: Any = _Chat(operations_count)  # Any: has the part of a ChatPort that steps and questions use
     await _replay(chat)  # asks the question, and warms up
     found: list[float] = []
     for _ in range(repetitions):

@@ -100,7 +100,7 @@ async def talk(
     new_id: Callable[[], str] = lambda: "a",
 ) -> None:
     """Post a question to each chat. Returns when all are accepted, which is before they are answered. Post again, as
-    clients do, if a kept connection was just closed, which happens after five idle seconds."""
+    clients do, if the server has just closed a reused connection, which happens after five idle seconds."""
     limiter = anyio.CapacityLimiter(AT_ONCE)
 
     async def post(client: httpx2.AsyncClient, chat_id: str) -> None:

@@ -34,14 +34,14 @@ COMMAND_LINE = "import threadcast.cli; threadcast.cli._parser()"
 """The imports of `threadcast --help`."""
 
 SERVING = "from threadcast.http.imports import begin_startup_imports; begin_startup_imports(); import threadcast.wiring"
-"""The imports of `threadcast serve` before it listens, which are both halves of the server."""
+"""The imports of `threadcast serve` before it listens: the web part and the worker part of the server."""
 
 LIBRARIES = "import starlette.applications, uvicorn, msgspec, redis.asyncio, httpx2"
 """The imports of any server that uses the same libraries."""
 
 
 class Spent(NamedTuple):
-    """The seconds of one process."""
+    """The wall-clock and CPU seconds of one process."""
 
     wall: float
     cpu: float

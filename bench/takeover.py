@@ -2,14 +2,15 @@
 settings.
 
 (a) `takeover`: kill -9 of the worker that owns several streaming chats; the time from the kill to the next event at a
-connected reader. (b) `lost`: the same for a worker whose machine is lost. Its connections stay open (SIGSTOP), so only
-its leases tell that it is gone. (c) `hand-over`: SIGTERM of the worker; the time from its last event to the first event
-of the next owner. `BARS` has the limits (DESIGN §4.6).
+connected reader. (b) `lost`: the same for a worker whose machine is lost. The worker's connections stay open (SIGSTOP),
+so only its expired leases show that it is gone. (c) `hand-over`: SIGTERM of the worker; the time from its last event to
+the first event of the next owner. `BARS` has the limits (DESIGN §4.6).
 
 The processes are real, with a private Valkey and one web process. Another worker is started before each stop, and the
 stop is at a random moment between two renewals of the lease, so that the age of the lease is random. To repeat: `python
 -m bench.takeover [N]` measures N stops of each kind (by default 6), each with 6 chats; `--kind` measures one kind, and
-`--json` prints the figures as JSON. `bench.pauses` counts how often a worker that only pauses is taken over.
+`--json` prints the figures as JSON. `bench.pauses` counts how often chats are taken over from a worker that only
+pauses.
 """
 
 import argparse
@@ -100,7 +101,8 @@ async def _stop_once(
 
 
 def _silence(chat: TimedWatcher, kind: str, stopped_at: float) -> float:
-    """Return the seconds without an event, as the bars define them."""
+    """Return the seconds without an event: from the stop, or for a handover from the old owner's last event, to the new
+    owner's first event."""
     events = [(epoch, at) for epoch, type_, at in chat.came if type_ != "snapshot"]
     last_of_old = max(at for epoch, at in events if epoch == events[0][0])
     first_of_new = min(at for epoch, at in events if epoch != events[0][0])

@@ -1,8 +1,8 @@
-"""Measures what the store holds of chats at rest in which people have talked: 10 and 50 short turns.
+"""Measures the store's memory for chats at rest after 10 and 50 short turns.
 
 It is part of `bench.memory`. Each turn is a command over HTTP to a chat at rest, so the log is compacted after each of
-them (DESIGN §2). The split is by the MEMORY USAGE of each key. For an hour after the last turn the chat also has the
-entries for readers that resume; the measurement deletes them instead of waiting.
+them (DESIGN §2). The parts of a chat are measured by the MEMORY USAGE of each key. For an hour after the last turn the
+chat also has the entries for readers that resume; the measurement deletes them instead of waiting.
 """
 
 import uuid
@@ -20,10 +20,10 @@ from threadcast.store.redis.keys import Keys
 __all__ = ["talked_figures"]
 
 TURNS = {10: 8.0, 50: 20.0}
-"""The turns of a chat, and the most kB that it may take when its entries have expired."""
+"""Maps the number of a chat's turns to the kB that the chat may take at most when its entries have expired."""
 
 REQUEST_IDS_MAX_KB, TRACES_MAX_KB = 4.0, 8.0
-"""The same of its request ids, which expire a day after the last command, and of its traces, after as long."""
+"""The kB that a chat's request ids and its traces may take at most. Both expire a day after the last command."""
 
 QUESTIONS = (
     "What is a lease?",
@@ -78,7 +78,7 @@ _PARTS = {
     "traces": ("trace", "traces"),
     "the rest": ("head", "meta", "inbox", "blobs"),
 }
-"""The keys of a chat by what they are for, as attributes of `ChatKeys` (`store/redis/keys.py`)."""
+"""Maps each purpose to the chat's keys for it, as attributes of `ChatKeys` (`store/redis/keys.py`)."""
 
 _NOTES = {
     "entries": "gone after an hour",

@@ -1,4 +1,4 @@
-"""Measures the CPU time of a token on its whole way: model bytes, provider, assembler, append, relay, SSE bytes.
+"""Measures the CPU time of a token on its whole path: model bytes, provider, assembler, append, relay, SSE bytes.
 
 A scripted model server streams 10 or 50 tokens a second into each of 1 to 1,500 chats of one worker, and each chat has
 one reader of one web process. The figures are the CPU seconds of worker, web process and store over a window, divided
@@ -9,9 +9,9 @@ bytes with httpx2 and with bare asyncio. One process (`threadcast serve`) is mea
 
 The bars (DESIGN §13): up to 200 chats a token is at most 40 ms old at the median while worker, web process and store
 are each less than 60 % busy; at 200 chats an event costs at most 140 us in all processes together, 110 us with `serve`;
-at 500 chats, where the pause between appends is longer, a token costs at most 60 us in all processes together;
-at 1,500 chats it is at most 250 ms old, or the worker has left chats to other workers; and all streams keep pace.
-`python -m bench.tokens [chats[xtokens a second] ...]` runs it.
+at 500 chats, where the pause between appends is longer, a token costs at most 60 us in all processes together; at 1,500
+chats a token is at most 250 ms old, or the worker has left chats to other workers; and all streams keep pace. `python
+-m bench.tokens [chats[xtokens a second] ...]` runs it.
 """
 
 import argparse
@@ -64,14 +64,14 @@ SETTINGS_SMALL = tuple(map(Setting.parse, ["200x10", "50", "200", "500"]))
 SETTINGS_SERVE = tuple(map(Setting.parse, ["50", "100", "200"]))
 SETTINGS_SERVE_SMALL = (Setting(200),)
 CHATS_OF_AGE, CHATS_OF_COST, CHATS_OF_LOAD = 200, 500, 1_500
-"""The settings of the bars. An idle process appends often, so that tokens are young; a busy one collects them, so that
-they are cheap."""
+"""The numbers of chats at which the bars apply. An idle process appends often, so that tokens are young; a busy one
+collects them, so that they are cheap."""
 
 AGE_MAX_MS = 40.0
 """The allowed age of a token at its reader, at the median (DESIGN §13)."""
 
 AGE_FULL_MAX_MS = 250.0
-"""The allowed age where one worker has all of 1,500 chats."""
+"""The allowed median age of a token if one worker owns all of 1,500 chats."""
 
 BUSY_SHARE = 0.6
 """The share of a core below which a process is not busy, so that tokens must not wait for it."""
@@ -107,7 +107,7 @@ Kind: TypeAlias = Literal["both", "serve", "web"]
 
 class Window(NamedTuple):
     """One window: the CPU seconds of each process by its name, the number of sent tokens, and the counts of the
-    readers, in which a stamp is a token."""
+    readers, in which `stamps` is the number of tokens."""
 
     seconds: float
     cpu: dict[str, float]
@@ -145,7 +145,7 @@ def running(
     directory: Path, base_url: str, kind: Kind = "both", worker_environment: Mapping[str, str] | None = None
 ) -> Iterator[Running]:
     """Start web process and worker, or `serve`, or only the web half, with a private store without persistence and the
-    models of `base_url`. The worker has further variables of its own."""
+    models of `base_url`. `worker_environment` has additional environment variables for the worker."""
     with ExitStack() as stack:
         store = stack.enter_context(running_store(directory / "store"))
         environment = {
@@ -221,7 +221,8 @@ def wait_for(is_so: Callable[[], bool]) -> None:
 
 
 def _age_bar(setting: Setting, windows: list[Window]) -> float | None:
-    """Return the allowed age of a token. None: no bar, or a process is so busy that tokens may wait for it."""
+    """Return the allowed age of a token, or None if the setting has no bar or a process is so busy that tokens may wait
+    for it."""
     if setting.chats == CHATS_OF_LOAD:
         return AGE_FULL_MAX_MS
     is_busy = any(statistics.median(w.busy(name) for w in windows) >= BUSY_SHARE for name in windows[0].cpu)
@@ -231,9 +232,9 @@ def _age_bar(setting: Setting, windows: list[Window]) -> float | None:
 def _figures(
     key: str, what: str, windows: list[Window], setting: Setting, *, begun: int = 0, is_serve: bool = False
 ) -> list[Figure]:
-    """Return the figures of one setting, of whose chats `begun` were streaming. The notes have the number of tokens in
-    an event, and the shares of a core of the processes. The figures have the bars of that setting; with `is_serve`,
-    only that of an event."""
+    """Return the figures of one setting; `begun` is the number of its chats that were streaming. The notes have the
+    number of tokens in an event, and each process's share of a core. The figures have the bars of the setting; with
+    `is_serve`, only the bar of an event."""
     has_bars = not is_serve
     per_event = sum(w.seen.stamps for w in windows) / max(1, sum(w.seen.events for w in windows))
     begun = begun or setting.chats
@@ -344,8 +345,8 @@ def _floor(models: ModelServer, name: str, *, small: bool) -> Figure:
 
 
 def measure(small: bool, settings: tuple[Setting, ...] = (), *, split: bool = True, whole: bool = True) -> Section:
-    """Measure the row `tokens`, with all settings. `settings`: other ones than the usual. `split`:
-    measure web process and worker. `whole`: measure `serve`, too."""
+    """Measure the row `tokens`. `settings` replaces the usual settings. `split` measures web process and worker,
+    `whole` measures `serve`."""
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory() as directory, model_server() as models:
         for name in FLOORS:

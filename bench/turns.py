@@ -1,8 +1,9 @@
-"""Measures the CPU time that `bench.capacity` needs beside the figures of other rows: of a turn, of an idle reader, of
-an idle process, and of one more web process that reads a channel of the store.
+"""Measures CPU times that `bench.capacity` uses and that no other row measures: of a turn, of an idle reader, of an
+idle process, and of one more web process that reads a channel of the store.
 
 One web process and one worker share a store. A turn is a command, a short answer of the demo model and the rest of the
-chat, with one reader; its cost is that of everything but long answers. `python -m bench.turns` runs the program.
+chat, with one reader; it costs as much as a real turn without its long answer. `python -m bench.turns` runs the
+program.
 """
 
 import argparse
@@ -96,7 +97,7 @@ def _clocks(fleet: Fleet, web: Process, worker: Process) -> list[float]:
 
 
 def _spent(fleet: Fleet, web: Process, worker: Process, wait: Callable[[], None]) -> list[float]:
-    """Return the CPU seconds of each process in a second, while `wait` lasts."""
+    """Call `wait`, and return each process's CPU seconds per second meanwhile."""
     began_at, before = time.monotonic(), _clocks(fleet, web, worker)
     wait()
     passed = time.monotonic() - began_at
@@ -104,7 +105,7 @@ def _spent(fleet: Fleet, web: Process, worker: Process, wait: Callable[[], None]
 
 
 def _published_us(directory: Path) -> float:
-    """Return the microseconds that each message of 200 bytes costs a store of its own for each further subscriber."""
+    """Return the CPU microseconds of a separate store for each message of 200 bytes and each further subscriber."""
     with running_store(directory) as server:
         costs = []
         for subscribers_count in SUBSCRIBERS:

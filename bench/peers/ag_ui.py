@@ -1,7 +1,7 @@
 """An AG-UI server: pydantic-ai's `AGUIAdapter` (PyPI `pydantic-ai-slim[ag-ui]`, on `ag-ui-protocol`) under uvicorn.
 
-The answer to a run's request is its only stream: AG-UI has no request that joins a run, and the protocol's Stop is that
-the client leaves.
+The answer to a run's request is its only stream: AG-UI has no request that joins a run, and a client stops a run by
+closing its request.
 """
 
 from collections.abc import Sequence

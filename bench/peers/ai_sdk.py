@@ -1,8 +1,8 @@
 """The AI SDK (npm `ai`) with `resumable-stream` on Redis, as the chapter "Chatbot Resume Streams" of its documentation
 shows it.
 
-A page that is loaded again asks for the chat's active stream and receives it from its start. Nothing is sent for a
-position, so a client shows what `start` begins.
+A page that is loaded again asks for the chat's active stream and receives it from its start. The request cannot name a
+position, so a client replaces its text when the event `start` arrives.
 """
 
 from collections.abc import Mapping, Sequence

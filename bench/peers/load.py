@@ -27,10 +27,10 @@ RATE = 50
 """The tokens a second of a usual model."""
 
 BEGIN_SECONDS = 0.3
-"""If the first reader's request starts the answer: how long the other readers wait before they connect."""
+"""The time that the other readers wait before they connect, if the first reader's request starts the answer."""
 
 GRACE_SECONDS = 2.0
-"""The time after the model's own time after which a token counts as missing."""
+"""The grace time beyond the duration of the model's answer; tokens that arrive later count as missing."""
 
 ASK_SECONDS = 20.0
 """Time limit for a peer to ask the model."""
@@ -40,7 +40,7 @@ LINE_BYTES = 64 << 20
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """The number of answers at once, and of readers of each."""
+    """The number of simultaneous answers, and of readers of each answer."""
 
     chats: int
     readers: int
@@ -66,7 +66,7 @@ class Loaded(msgspec.Struct, frozen=True):
     missing: int
     delivered: int
     events: int
-    """The data lines that all readers received, with one or more tokens each, or none."""
+    """The number of data lines that all readers received. A line has any number of tokens, also none."""
 
     @property
     def per_second(self) -> float:

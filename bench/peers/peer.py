@@ -150,7 +150,7 @@ class Peer(ABC):
     needs_store: ClassVar[bool] = False
     """Whether a Valkey with an append-only file is started for the peer."""
     most_readers: ClassVar[int] = 1_000
-    """The most readers of one answer."""
+    """The greatest number of readers of one answer."""
 
     def __init__(self, directory: Path, model_url: str) -> None:
         self.directory = directory

@@ -20,7 +20,7 @@ SETTLE_SECONDS = 2.0
 this time."""
 
 TAIL_BYTES = 40
-"""The length of the longest token, of which a read may end with a part."""
+"""The length of the longest token. A read may end in the middle of a token."""
 
 
 class Reader(asyncio.Protocol):

@@ -36,7 +36,7 @@ PEERS: dict[str, type[Peer]] = {
 }
 
 TOKENS = 50
-"""The tokens of an answer under load: a second."""
+"""The number of tokens of an answer under load, which are written within a second."""
 
 ROUNDS = 3
 WARM_TOKENS = 50
@@ -84,7 +84,7 @@ async def _measure(kinds: Sequence[type[Peer]], rounds: int, *, with_trials: boo
 
 
 async def _started(peers: Sequence[Peer], readers: Helper, cannot: dict[tuple[str, str], str]) -> list[Peer]:
-    """Start the peers and let each answer once. Returns the peers that could."""
+    """Start the peers and let each answer once. Returns the peers that answered."""
     running = []
     for peer in peers:
         progress(f"peers: {peer.name} starts")

@@ -43,7 +43,7 @@ class Ask(msgspec.Struct, frozen=True):
     request: bytes
     readers: int = 1
     pause_seconds: float = 0.0
-    """The wait before the request, until its answer exists."""
+    """The pause before the request, in which the answer that it asks for begins."""
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -60,6 +60,6 @@ class Found(msgspec.Struct, frozen=True):
     latencies_us: list[int]
     bytes: int
     events: int = 0
-    """The data lines that all readers received."""
+    """The number of data lines that all readers received."""
     refused: str = ""
     """The first line of an answer with an error."""

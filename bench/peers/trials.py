@@ -2,8 +2,8 @@
 stop, and after kill -9 of the server.
 
 Each trial has one scripted answer. The package's `measure` tries several peers at the same time, because only the times
-of resumption are measured. Every result is what a client had on its screen, or what the model saw of the peer; no
-result is taken from documentation.
+of resumption are measured. Every result is what a client had on its screen, or what the model recorded of the peer's
+requests; no result is taken from documentation.
 """
 
 import time

@@ -1,7 +1,7 @@
 """A coding agent that speaks ACP, as a program of its own: `python examples/agents/coding_acp.py`.
 
-It stands for goose, OpenCode, the Gemini CLI and others. A fixed plan stands in for its model: it writes one file, if a
-person agrees.
+It takes the place of goose, OpenCode, the Gemini CLI or another coding agent. A fixed plan stands in for its model: it
+writes one file, if a person agrees.
 """
 
 import asyncio
@@ -53,5 +53,5 @@ class Coder:
 
 
 if __name__ == "__main__":
-    coder: Any = Coder()  # Any: it has those methods of acp.Agent that are needed
+    coder: Any = Coder()  # Any: has only the methods of acp.Agent that are called
     asyncio.run(acp.run_agent(coder))

@@ -1,5 +1,5 @@
-"""A durable agent without a model: it plans, asks a person, reads in sub-chats, sleeps, and writes. It goes on where it
-was after a crash, a pause or a restart of the server.
+"""A durable agent without a model: it plans, asks a person, reads in sub-chats, sleeps, and writes. After a crash, a
+pause or a restart of the server it continues at the same place.
 
 ./scripts/run --config examples/agents/durable.toml
 """
@@ -63,5 +63,5 @@ async def researcher(ctx: AgentContext) -> None:
         style = await ctx.ask("How long may the answer be?", ["short", "long"])
     except Rejected:
         style = "short"
-    await ctx.sleep(seconds=2)  # it could as well be eight hours
+    await ctx.sleep(seconds=2)  # a sleep of eight hours works the same way
     await ctx.answer(write, [page.text for page in pages], style)

@@ -23,7 +23,7 @@ def plan(state: Trip) -> dict[str, Any]:
 
 
 def ask(state: Trip) -> dict[str, Any]:
-    """Ask the traveller, however long the answer takes."""
+    """Ask the traveller. The answer may take any time."""
     said = interrupt({"question": f"Shall I book {state['place']}?", "options": ["yes", "no"]})
     return {"messages": [AIMessage("It is booked." if said == "yes" else "Another time, then.")]}
 

@@ -1,5 +1,5 @@
-"""An agent of the OpenAI Agents SDK: it looks up a balance, hands over to a cashier, who asks a person before paying. A
-local model stands in for OpenAI's, so no key is needed.
+"""An agent of the OpenAI Agents SDK: it looks up a balance and hands over to a cashier, which asks a person before it
+pays. A local model stands in for OpenAI's, so no key is needed.
 
 ./scripts/run --app examples/agents/openai_agents.py
 """

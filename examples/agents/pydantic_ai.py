@@ -15,7 +15,8 @@ from threadcast.agents.pydantic_ai import serve
 
 
 async def respond(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-    """Stand in for a model: say what to do from the results of the calls since the last message of a person."""
+    """Answer in place of a model: choose the next call from the results of the calls since the person's last
+    message."""
     results: list[str] = []
     for part in (part for message in messages for part in message.parts):
         if isinstance(part, UserPromptPart):

@@ -1,6 +1,6 @@
 """A remote agent that speaks AG-UI, as a program of its own: `python examples/agents/remote_ag_ui.py`.
 
-It stands for an agent in any language and framework. A local rule stands in for its model.
+It takes the place of an agent in any language and framework. A local rule stands in for its model.
 """
 
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ APPROVAL = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "
 
 
 async def events(run: RunAgentInput) -> AsyncIterator[BaseEvent]:
-    """One run of the agent: it waters the garden, if somebody agrees."""
+    """One run of the agent, which waters the garden if a person agrees."""
     ids = {"thread_id": run.thread_id, "run_id": run.run_id}
     yield RunStartedEvent(**ids)
     if not run.resume:

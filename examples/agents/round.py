@@ -32,7 +32,7 @@ def charge(dollars: int, ctx: ToolContext) -> str:
 async def waiter(round: Round) -> AsyncIterator[object]:
     """Takes orders of tea and cake."""
     last = round.messages[-1]
-    if last.role == "tool":  # the round after a call: the result of `charge`, or what the person said instead
+    if last.role == "tool":  # the round after a call has the result of `charge`, or the person's refusal
         yield f"{last.content} Enjoy it!"
         return
     wanted = [item for item in re.findall(r"\w+", str(last.content).lower()) if item in PRICES]

@@ -1,6 +1,6 @@
 /**
- * Builds the one file that VS Code loads: CommonJS, including the client, and without `vscode`, which the editor
- * provides.
+ * Builds the one file that VS Code loads: it is in CommonJS, includes the client, and excludes `vscode`, which the
+ * editor provides.
  */
 
 import { fileURLToPath } from "node:url";

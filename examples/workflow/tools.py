@@ -3,8 +3,8 @@
 Three details are worth a look.
 
 A proposal (`propose_workflow`) saves nothing; only a person's decision runs `save_workflow`, never a model. The model
-writes edges as `after: "Name:port"`, which are expanded here. `report_columns` takes an id, and a resolver finds the id
-if the model writes a name. The records are invented. In your program, replace the accesses to REPORTS and WORKFLOWS by
+writes edges as `after: "Name:port"`, which are expanded here. `report_columns` takes an id; if the model writes a name,
+a resolver finds the id. The records are invented. In your program, replace the accesses to REPORTS and WORKFLOWS by
 calls of your API.
 """
 

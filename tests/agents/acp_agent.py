@@ -1,5 +1,5 @@
-"""A program that is a coding agent with ACP: `python acp_agent.py DIRECTORY`. The last words of its prompt choose what
-it does. Effects are lines of files in DIRECTORY."""
+"""A coding agent that speaks ACP: `python acp_agent.py DIRECTORY`. The last words of the prompt choose what the agent
+does. It records its effects as lines of files in DIRECTORY."""
 
 import asyncio
 import json
@@ -205,14 +205,14 @@ class Coder:
         await asyncio.Event().wait()
 
     async def forks(self, session: str, words: str) -> None:
-        """Leave a child process running that ignores SIGTERM."""
+        """Start a child process that ignores SIGTERM, and leave it running."""
         code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
         note("forked", str(process.pid))
         await self.say(session, "Forked.")
 
     async def editor(self, session: str, words: str) -> None:
-        """Read and write a file of the client, and run a command there."""
+        """Read and write a file of the client, and run a command at the client."""
         path = f"{self.cwd[session]}/src/a.txt"
         await self.say(session, "I look. ")
         try:
@@ -281,5 +281,5 @@ class Coder:
 
 
 if __name__ == "__main__":
-    agent: Any = Coder()  # Any: the object has the methods of acp.Agent that are needed
+    agent: Any = Coder()  # Any: the object has only the methods of acp.Agent that are called
     asyncio.run(acp.run_agent(agent, use_unstable_protocol=True))  # `session/resume` is new

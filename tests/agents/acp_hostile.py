@@ -1,5 +1,6 @@
 """A coding agent that breaks the rules of ACP on purpose: `python acp_hostile.py DIRECTORY`. The words of the prompt
-choose the violation. It writes lines directly to standard output, without the connection of the package `acp`."""
+choose the violation. The agent writes lines directly to standard output, and does not use the connection of the package
+`acp`."""
 
 import asyncio
 import json
@@ -65,5 +66,5 @@ class Hostile(Coder):
 
 if __name__ == "__main__":
     note("started", str(os.getpid()))
-    agent: Any = Hostile()  # Any: the object has the methods of acp.Agent that are needed
+    agent: Any = Hostile()  # Any: the object has only the methods of acp.Agent that are called
     asyncio.run(acp.run_agent(agent))

@@ -1,4 +1,5 @@
-"""An agent of pydantic-ai behind its own AG-UI adapter, with a deterministic model: a real foreign server."""
+"""An agent of pydantic-ai behind its own AG-UI adapter, with a deterministic model. It is a real server of another
+project."""
 
 import sys
 from collections.abc import AsyncIterator

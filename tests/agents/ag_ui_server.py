@@ -1,7 +1,7 @@
 """A remote agent that speaks AG-UI, made with the protocol's own package: `python -m tests.agents.ag_ui_server PORT`.
 
-The last words of the user choose what it does. It appends each request to the file `asked` and each effect of its own
-tools to the file `effects`, both in DIRECTORY.
+The last words of the user choose what the agent does. It appends each request to the file `asked` and each effect of
+its own tools to the file `effects`, both in DIRECTORY.
 """
 
 import asyncio
@@ -194,7 +194,8 @@ async def hangs(run: RunAgentInput) -> AsyncIterator[BaseEvent]:
 
 
 async def journey(run: RunAgentInput) -> AsyncIterator[BaseEvent]:
-    """Write text, run a tool of its own, ask for an approval, and write text again: the run that kill -9 interrupts."""
+    """Write text, run the agent's own tool, ask for an approval, and write text again. Tests interrupt this run with
+    kill -9."""
     if not answers(run):
         async for event in text("m0", *WORDS, seconds=SLOW_SECONDS):
             yield event

@@ -1,4 +1,4 @@
-"""Graphs of LangGraph and agents of LangChain, for tests. Their effects are lines of the file `effects`."""
+"""Graphs of LangGraph and agents of LangChain, for tests. They record their effects as lines of the file `effects`."""
 
 import asyncio
 import operator
@@ -144,7 +144,7 @@ def alone(node: Any) -> Any:
     return graph.compile()
 
 
-# a team: an agent with tools is a node, and asks twice
+# a team: one node is an agent with tools, which asks twice
 
 
 @tool

@@ -1,5 +1,5 @@
-"""A chat model of LangChain without a network: a function of its messages returns the answer, which it streams word by
-word."""
+"""A chat model of LangChain without a network: a function of the messages returns the answer, and the model streams the
+answer word by word."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from langchain_core.outputs import ChatGenerationChunk, ChatResult
 __all__ = ["Item", "LocalModel", "results"]
 
 Item = str | tuple[str, dict[str, object]]
-"""A text, or a call: its name and its arguments."""
+"""A text, or a call as (name, arguments)."""
 
 
 class LocalModel(BaseChatModel):

@@ -1,5 +1,5 @@
-"""A model of the OpenAI Agents SDK without a network: a function of its input returns the answer, which it streams word
-by word as the events that the SDK's own models yield."""
+"""A model of the OpenAI Agents SDK without a network: a function of the input returns the answer, and the model streams
+the answer word by word, in the same events as the SDK's own models."""
 
 import asyncio
 import json

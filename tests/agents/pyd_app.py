@@ -1,4 +1,5 @@
-"""Agents of pydantic-ai with a model without a network. Effects are lines of the file `effects`."""
+"""Agents of pydantic-ai with a model without a network. The agents record their effects as lines of the file
+`effects`."""
 
 import asyncio
 import os

@@ -1,4 +1,5 @@
-"""A model of pydantic-ai without a network: a function writes its responses, and they are streamed word by word."""
+"""A model of pydantic-ai without a network: a function returns the responses, and the model streams them word by
+word."""
 
 import asyncio
 import json

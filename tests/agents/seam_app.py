@@ -1,5 +1,5 @@
-"""An integration of a made-up framework: it uses every operation of the seam, from its own tasks. Its effects are lines
-of the file `effects`, which outlives the process."""
+"""An integration of an invented framework, which uses every operation of the seam from the framework's own tasks. It
+records its effects as lines of the file `effects`, which remains after the process has ended."""
 
 import asyncio
 import os

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-9")]
 
 @asynccontextmanager
 async def coders(directory: Path, *more: str, **values: Any) -> AsyncIterator[Children]:
-    """Yield the programs of one worker, and end all of them."""
+    """Yield the programs of one worker, and end all programs afterwards."""
     command = [sys.executable, str(AGENT), str(directory), *more]
     children = Children(Program(name="coder", command=command, workspace=directory / "work", **values))
     taken: list[Session] = []

@@ -1,5 +1,5 @@
-"""Checks that a hostile agent behind ACP stays within limits of memory and rate, and cannot use a permission for
-another call."""
+"""Checks that the server limits the memory and the rate of a hostile agent behind ACP, and that such an agent cannot
+use a permission for another call."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.row("AGT-9")]
 AGENT = Path(__file__).with_name("acp_hostile.py")
 
 TURNS = 200
-"""Turns of the event loop within which code without a limit would exceed the limit."""
+"""The number of turns of the event loop within which code that does not apply the limit would exceed it."""
 
 WRITE = """
 import json, os, pathlib, sys, time

@@ -56,7 +56,8 @@ async def answered(server: Process, text: str) -> Watcher:
 
 
 async def paused(watcher: Watcher) -> list[PauseReason]:
-    """Wait until the chat asks a person. The run is not suspended meanwhile, because it holds the program."""
+    """Wait until the chat asks a person. The run is not suspended while it waits, because it keeps the agent's program
+    running."""
     await watcher.until(lambda w: w.state is not None and bool(w.state.runtime.pause_reasons))
     assert watcher.state is not None
     return watcher.state.runtime.pause_reasons

@@ -49,7 +49,7 @@ def keys(*messages: str) -> list[str]:
     [
         (["u1 a", "a1 b", "u2 c"], ["u2"]),
         (["u1 a", "a1 b", "u2 c", "u3 d"], ["u2", "u3"]),
-        (["u1 a", "a1 b", "a2 part", "u2 c"], ["u2"]),  # after Stop, the last message of the answer was not recorded
+        (["u1 a", "a1 b", "a2 part", "u2 c"], ["u2"]),  # after Stop the session lacks the last message of the answer
         (["u1 a", "a1 b"], []),
         (["u1 a"], []),
         (["u1 x", "a1 b", "u2 c"], []),  # edited in place
@@ -136,7 +136,7 @@ async def prompted(children: Children, *texts: str) -> tuple[Session, list[str]]
 
 
 async def test_updates_after_the_end_of_a_prompt_are_not_shown_in_the_next(tmp_path: Path) -> None:
-    # Lines are read in their order, so the answer to `x` proves that the update before it was read.
+    # Lines are read in order, so the answer to the request `x` proves that the update before this request was read.
     code = """
 begin()
 number = hear()["id"]; chunk("one"); say(id=number, result={"stopReason": "end_turn"})

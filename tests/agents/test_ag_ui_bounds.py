@@ -63,7 +63,8 @@ class CountingSeam:
 
 
 async def show(seam: CountingSeam, sent: Iterable[BaseEvent], deep: str = "") -> RunDone:
-    """Show a run that sends these events of the protocol's own types, with the JSON `deep` in place of "DEEP"."""
+    """Show a run that sends these events of the protocol's own types; the JSON `deep` replaces the text "DEEP" in
+    them."""
 
     async def events() -> AsyncIterator[list[Event]]:
         for each in sent:

@@ -1,5 +1,5 @@
-"""Checks the calls and questions of LangGraph's graphs over HTTP: each call is under its policy, and each answer
-reaches the node that asked."""
+"""Checks the calls and questions of LangGraph's graphs over HTTP: the policy of each tool applies to its calls, and
+each answer reaches the node that asked."""
 
 from collections.abc import Iterator
 

@@ -1,5 +1,5 @@
 """Checks the order in which the calls and messages of a graph are shown, although a subgraph does not wait for the
-reader of its events. Uses graphs of LangGraph and a seam that shows slowly."""
+reader of its events. The tests use graphs of LangGraph and a seam that shows messages slowly."""
 
 import asyncio
 from collections import Counter
@@ -25,7 +25,8 @@ from threadcast.tools.base import ToolResult
 pytestmark = pytest.mark.anyio
 
 TURNS = 500
-"""Turns of the event loop that the seam takes to show a message, more than a subgraph takes to begin its next node."""
+"""The number of turns of the event loop that the seam takes to show a message, which is more than a subgraph needs to
+begin its next node."""
 
 
 class SlowSeam:

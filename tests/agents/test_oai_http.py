@@ -71,7 +71,7 @@ async def test_a_denied_call_is_told_to_the_model_and_the_next_run_reads_the_sam
         [reason] = await paused(watcher)
         await decide(server, chat_id, reason, True)
         await watcher.at_rest()
-    # 1 + 4 items of the response + 2 outputs + the answer + the question + 4 items + 2 outputs
+    # the first question, 4 items of its response, 2 outputs and the answer; the second question, 4 items and 2 outputs
     assert watcher.messages[-1][1].endswith("of 15 items")
 
 

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.row("AGT-8")
 
 
 class Event:
-    """An event of a model of the operator: any object with the fields of the API's events."""
+    """An event of an operator's own model; such an event may be any object with the fields of the API's events."""
 
     def __init__(self, type: str, **fields: object) -> None:
         self.type = type

@@ -53,15 +53,15 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def unfenced_lines(page: Path) -> list[str]:
-    """Return the lines that Markdown shows as code because they are indented; such code has no language by which tests
-    could run it."""
+    """Return the lines that Markdown shows as code because they are indented; such code names no language, so tests
+    cannot run it."""
     return re.findall(r"\n\n((?: {4}|\t).*)", _FENCE.sub("", page.read_text("utf-8")))
 
 
 def commands_of(text: str) -> list[str]:
     """Return the commands of an `sh` block, without comments. A command continues while a quote is open or a line ends
     in `|` or a backslash."""
-    if "<<" in text:  # a file that the shell writes: one command
+    if "<<" in text:  # a here-document is part of one command
         return [text.strip()]
     commands: list[str] = []
     pending = ""

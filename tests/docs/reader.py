@@ -42,13 +42,13 @@ _SERVER = re.compile(r"(\w+=\S+ )*(\./scripts/run|\.venv/bin/threadcast (serve|w
 _ENDLESS = re.compile(r"curl -N \S+/(subscribe|feed)\b|npx vite$|\.venv/bin/threadcast tail ")
 _NEEDS_SERVER = re.compile(rf"{PAGE_URL}|threadcast (chat|tail)")
 SMALLER = {"--seeds 20000": "--seeds 20", "--seeds 2000": "--seeds 20", "--seconds 45": "--seconds 1 --examples 1"}
-"""Numbers of the pages with which a command takes a minute or more; the same command is run with smaller numbers."""
+"""Maps numbers in the pages' commands, which make a command take a minute or more, to smaller numbers for the test."""
 
 COMMAND_SECONDS = 2 * DEADLINE_SECONDS
 """Maximum seconds of a command that ends by itself; the longest commands take some 10 s on a quiet machine."""
 
 CALLED_ELSEWHERE = {"client.md": "tests/examples/test_client_page.py calls each of its functions"}
-"""Pages whose programs may consist only of definitions."""
+"""Maps each page whose programs may consist of definitions alone to the reason."""
 
 
 class Terminal:
@@ -116,12 +116,13 @@ class Terminal:
 
 
 def _is_program(code: str) -> bool:
-    """Return whether a block is a program, and not a file of tools, which only defines things."""
+    """Return whether a block is a program; a file of tools contains definitions alone."""
     return any(isinstance(part, ast.Expr | ast.For | ast.With | ast.If) for part in ast.parse(code).body)
 
 
 def _a_clone(here: Path) -> Path:
-    """Yield a directory that looks like a fresh clone with its environment made: links, and an up-to-date stamp."""
+    """Create a directory that looks like a fresh clone with an installed environment: it has links, and an up-to-date
+    stamp."""
     here.mkdir()
     for entry in ROOT.iterdir():
         if not entry.name.startswith(".") and entry.name != CONFIG:
@@ -152,7 +153,7 @@ class Reader:
         self._environment = {
             **clean,
             "THREADCAST_SERVER__PORT": port,
-            "THREADCAST_PAGE": "skip",  # scripts/run would build the page, which other tests do
+            "THREADCAST_PAGE": "skip",  # otherwise scripts/run would build the page, which other tests do
             "PYTHONUNBUFFERED": "1",
             "CURL_HOME": str(programs),
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -225,13 +226,12 @@ class Reader:
         self._is_stale = True
 
     def _need_server(self) -> None:
-        """Start a server if none runs; a server that was started with its own variables does not count."""
+        """Start a server if none runs; ignore a server that the page has started with further environment variables."""
         if not self._servers or self._is_stale or "=" in self._servers[-1].command:
             self._start_server("./scripts/run" + (f" --app {TOOLS}" if (self.here / TOOLS).exists() else ""))
 
     def _start_server(self, command: str) -> None:
-        """Starts a process. Start a process: a server replaces the server that has the port; a worker joins the running
-        web processes."""
+        """Start a process. A server replaces the server that has the port; a worker joins the running web processes."""
         if " worker" not in command:
             while self._servers:
                 self._servers.pop().close()
@@ -308,7 +308,7 @@ class Reader:
 
 
 def _check(block: Block, flags: Mapping[str, object], config: Path) -> None:
-    """Check the configuration and tools as each start does before it opens anything."""
+    """Check the configuration and tools as the server does at its start, without opening a socket or a store."""
 
     async def put_together() -> None:
         components = build_components(load_settings({}, flags, str(config)).settings)
@@ -337,7 +337,7 @@ def _has_all(lines: list[str], wanted: list[re.Pattern[str]]) -> bool:
 
 @contextmanager
 def reading(here: Path, addresses: Mapping[str, str], programs: Path) -> Iterator[Reader]:
-    """`programs` is the first directory of the PATH."""
+    """Yield a reader for a page. `programs` becomes the first directory of the PATH."""
     reader = Reader(here, addresses, programs)
     try:
         yield reader

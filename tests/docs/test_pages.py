@@ -78,7 +78,7 @@ def test_code_stands_between_fences_that_name_its_language(page: Path) -> None:
 
 
 def test_a_block_that_does_not_work_is_noticed(tmp_path: Path) -> None:
-    """Breaks each kind of block once, in ways in which pages really break."""
+    """Breaks each kind of block once, by mistakes that occur in real pages."""
     page = tmp_path / "page.md"
     broken = {
         "toml": "[profiles.desk]\nsystem_promt = 'You help.'\n",

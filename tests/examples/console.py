@@ -83,10 +83,10 @@ def _fits(wanted: str, line: str) -> bool:
 
 
 async def play(page: Path, base: Path) -> list[str]:
-    """Run the commands of the whole page, which starts the server first. Returns what each command printed.
+    """Run the commands of the whole page, whose first command starts the server. Returns what each command printed.
 
     Raises:
-        AssertionError: a command printed something else.
+        Raises AssertionError if a command printed something else.
     """
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed, which the pages of the examples use")

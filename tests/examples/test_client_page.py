@@ -1,4 +1,4 @@
-"""docs/client.md: each function that its blocks define is called, against a real server."""
+"""Calls each function that the blocks of docs/client.md define, with a real server."""
 
 import hashlib
 import re

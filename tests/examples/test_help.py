@@ -94,7 +94,7 @@ def calls(name: str, **arguments: object) -> Reply:
     return Reply([chunk(delta={"tool_calls": [call]}), chunk(finish_reason="tool_calls"), DONE])
 
 
-def payload_of(shown: Shown) -> Any:  # Any: JSON of which tests read parts
+def payload_of(shown: Shown) -> Any:  # Any: parsed JSON, of which each test reads some fields
     last = shown.bodies[-1]
     assert last["type"] == "complete"
     return last["payload"]
@@ -207,7 +207,7 @@ CARD = "card-of-the-reader"
 
 
 class Library(BaseHTTPRequestHandler):
-    """Records the users whose cards are requested."""
+    """Records the users for whom library cards are requested."""
 
     authorized: list[str | None]
 

@@ -1,4 +1,4 @@
-"""The workflow assistant: its page states what it prints, and the model receives what the page describes."""
+"""The workflow assistant: the commands print what its page shows, and the model receives what the page describes."""
 
 import json
 from collections.abc import AsyncIterator, Iterator

@@ -1,7 +1,7 @@
 """Builds the distributions once per session and installs them into separate environments, outside the clone.
 
-uv installs them if it is on the PATH, otherwise the pip of the tests' interpreter. Both ask the package index that the
-machine is configured with; without one the tests are skipped.
+uv installs them if it is on the PATH, otherwise the pip of the tests' interpreter. Both use the package index that the
+machine is configured with; if no index answers, the tests are skipped.
 """
 
 import os
@@ -23,15 +23,15 @@ __all__ = ["INSTALL_SECONDS", "ROOT", "Environment", "build", "serving"]
 ROOT = Path(__file__).parents[2]
 
 INSTALL_SECONDS = 300
-"""Maximum seconds of downloads on a slow connection; with a warm cache they take some seconds."""
+"""Maximum seconds of downloads on a slow connection; with a warm cache the downloads take some seconds."""
 
 RUN_SECONDS = 120
 """Maximum seconds of one program on a busy machine."""
 
 
 class Environment:
-    """A virtual environment without pip. `home` is the directory that its programs run in; `.py` files there are
-    importable by all of them, as they are for a script that lies beside them."""
+    """A virtual environment without pip. `home` is the directory in which the environment's programs run. All programs
+    can import `.py` files of `home`, as a script can import the files beside it."""
 
     def __init__(self, directory: Path, home: Path) -> None:
         self._directory = directory
@@ -48,7 +48,8 @@ class Environment:
         return found
 
     def install(self, *what: Path | str) -> None:
-        """Skips the test if no package index answers; raises AssertionError if one does and the installation fails."""
+        """Skips the test if no package index answers; raises AssertionError if an index answers and the installation
+        fails."""
         done = self._installed(*what)
         if done.returncode == 0:
             return
@@ -68,7 +69,8 @@ class Environment:
         )
 
     def variables(self) -> dict[str, str]:
-        """Return the environment variables of its programs: none of ours, and `home` on the path of imports."""
+        """Return the environment variables of the environment's programs: without Threadcast's own variables, and with
+        `home` on the import path."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "PYTHON", "REDIS_", "THREADCAST"))}
         return {**clean, "PYTHONPATH": str(self.home), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -89,7 +91,7 @@ class Environment:
 
 
 def build(directory: Path) -> Path:
-    """Run `scripts/build` with the page as it is; skip the test if the page was never built."""
+    """Run `scripts/build` with the page as it was last built; skip the test if the page was never built."""
     if not (STATIC / "index.html").is_file():
         pytest.skip("the page is not built; run `scripts/web build`")
     done = subprocess.run(

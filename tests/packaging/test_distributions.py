@@ -98,7 +98,7 @@ def files(built: Path, pattern: str, *names: str) -> list[Path]:
 
 
 def user_directory(directory: Path) -> Path:
-    """A user's files, three of which have names that were once ours."""
+    """Create a directory with a user's files; three of them have the names of former modules of Threadcast."""
     directory.mkdir()
     for name in ("server", "protocol", "client"):
         (directory / f"{name}.py").write_text(IMPORTED)
@@ -109,7 +109,7 @@ def user_directory(directory: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def client(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment that holds the client and what it needs."""
+    """An environment with the client distribution and its dependencies."""
     base = tmp_path_factory.mktemp("client")
     environment = Environment(base / "env", user_directory(base / "home"))
     environment.install(*files(built, "whl", "threadcast-protocol", "threadcast-client"))
@@ -118,7 +118,7 @@ def client(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment
 
 @pytest.fixture(scope="session")
 def server(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment that holds all three."""
+    """An environment with all three distributions."""
     base = tmp_path_factory.mktemp("server")
     environment = Environment(base / "env", user_directory(base / "home"))
     environment.install(*files(built, "whl"))
@@ -232,7 +232,7 @@ def test_tools_and_programs_of_users_are_typed(server: Environment, file: str) -
 
 def test_source_distributions_install_the_same_files_without_node(built: Path, tmp_path: Path) -> None:
     environment = Environment(tmp_path / "env", user_directory(tmp_path / "home"))
-    environment.install("--no-deps", *files(built, "tar.gz"))  # their dependencies are those of the wheels
+    environment.install("--no-deps", *files(built, "tar.gz"))  # they have the same dependencies as the wheels
     for wheel in files(built, "whl"):
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if ".dist-info/" not in name]

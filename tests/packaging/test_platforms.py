@@ -11,7 +11,7 @@ from tests.packaging.environments import ROOT
 from tests.packaging.without_unix import UNIX_MODULES
 
 RUN_SECONDS = 300
-"""Maximum seconds of 85 tests that take some seconds together, on a busy machine."""
+"""Maximum seconds of the 85 tests on a busy machine; on an idle machine all of them together take some seconds."""
 
 IMPORT_ALL = """
 import importlib, pkgutil, threadcast_client, threadcast_protocol
@@ -22,7 +22,7 @@ for package in (threadcast_client, threadcast_protocol):
 
 
 def without_unix(code: str) -> subprocess.CompletedProcess[str]:
-    """Run Python code in an interpreter without these modules."""
+    """Run Python code in an interpreter without the Unix modules."""
     hiding = f"import sys; sys.modules.update(dict.fromkeys({UNIX_MODULES!r}))\n"
     return subprocess.run(
         [sys.executable, "-c", hiding + code],

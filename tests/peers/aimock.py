@@ -21,7 +21,7 @@ __all__ = ["Aimock", "serve_aimock"]
 ANSWERS = Path(__file__).with_name("answers.json")
 
 CHUNK_CHARACTERS = 8
-"""Every text and every object of arguments comes in several pieces."""
+"""aimock streams every text and every object of arguments in several pieces."""
 
 
 class Aimock:

@@ -1,4 +1,4 @@
-"""One aimock for the whole session, in whose journal each test looks at its own part, and a chat id for each test."""
+"""Starts one aimock for the whole session, and gives each test its part of aimock's journal and a chat id."""
 
 from collections.abc import Iterator
 

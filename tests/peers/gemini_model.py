@@ -1,7 +1,8 @@
 """Google's API as the Gemini CLI calls it, as a program: `python -m tests.peers.gemini_model PORT DIRECTORY`.
 
-The last words of the user choose the answer. `write` calls the tool `write_file`, `wait` begins to speak and goes on
-for ever, other words are repeated. Each request appends a line to DIRECTORY/asked: the words, and the whole request.
+The last words of the user choose the answer. For `write` the model calls the tool `write_file`, for `wait` it streams
+text without end, and it repeats all other words. Each request appends a line to DIRECTORY/asked: the words, and the
+whole request.
 """
 
 import asyncio

@@ -1,5 +1,5 @@
-"""Finds the peers from npm: `scripts/peers` installs them into `.peers/`. A test whose peer is missing says so and is
-skipped."""
+"""Finds the peers from npm: `scripts/peers` installs them into `.peers/`. If a peer is missing, its tests are skipped
+with a message."""
 
 import shutil
 from pathlib import Path

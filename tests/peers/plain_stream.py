@@ -1,7 +1,7 @@
-"""A stream of events that tells its readers to wait half of their default pause after a cut.
+"""A stream of events that tells its readers to wait, after a lost connection, half of their default pause.
 
-If our server sends a shorter `retry`, its reader reconnects before a reader of this stream; if our server sends none,
-its reader reconnects later.
+If our server sends a shorter `retry`, a reader of our server reconnects before a reader of this stream; if our server
+sends no `retry`, a reader of our server reconnects later.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class PlainStream:
         await writer.drain()
 
     def cut(self) -> None:
-        """Reset all open connections; new ones are served."""
+        """Reset all open connections; new connections are still served."""
         writers, self._writers = self._writers, []
         for writer in writers:
             writer.transport.abort()

@@ -1,6 +1,8 @@
-"""A relay before a peer that records what passes: the peer's journal shows what the peer understood, not what was sent.
+"""A proxy before a peer that records the requests as they were sent; the peer's journal shows only how the peer
+understood them.
 
-It passes streams on as they arrive. It runs in its own thread, so that the code under test keeps its loop.
+The proxy passes streams on as they arrive. It runs in its own thread, so that it does not use the event loop of the
+code under test.
 """
 
 import json
@@ -24,7 +26,7 @@ _HOP_BY_HOP = frozenset({"host", "content-length", "connection", "transfer-encod
 
 
 class Recorder:
-    """`bodies` are those of the requests so far, as they were sent; `url` is the address to use instead of the
+    """`bodies` has the bodies of the requests so far, as they were sent; `url` is the address to use instead of the
     peer's."""
 
     def __init__(self, peer_url: str) -> None:
@@ -52,7 +54,7 @@ class Recorder:
 
 @contextmanager
 def recording(peer_url: str) -> Iterator[Recorder]:
-    """A running relay. Its socket listens before the thread starts, so callers need not wait for it."""
+    """A running relay. The socket listens before the thread starts, so callers need not wait for the thread."""
     recorder = Recorder(peer_url)
     app = Starlette(routes=[Route("/{path:path}", recorder.__call__, methods=["POST"])])
     listener = socket.create_server(("127.0.0.1", 0))

@@ -1,6 +1,8 @@
-"""Tests each adapter against aimock, a third party's server: the same answers must give the same results in all wires.
+"""Tests each adapter against aimock, a third party's server: the same answers must give the same results over every
+wire.
 
-An adapter is one line of `ADAPTERS`. Features of one wire (signatures, its codes for a refusal) have separate tests.
+Each line of `ADAPTERS` adds one adapter to the tests. Features that only one wire has (signatures, codes for a refusal)
+have separate tests.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -216,7 +218,7 @@ async def test_thinking_of_anthropic_goes_back_verbatim_and_is_refused_without(a
         again = asking(question, asked, result, params=params, provider_data={"a": first.provider_data})
         await collect(provider, again)
         sent = recorder.bodies[-1]["messages"][1]["content"]
-        # Told to think without a signature, which the adapter does not do by itself:
+        # This request asks for thinking without a signature; the adapter never sends such a request by itself:
         forced = ModelParams(extra_body={"thinking": {"type": "enabled", "budget_tokens": 2_000}})
         with pytest.raises(ModelFailed, match="refused"):
             await collect(provider, asking(question, asked, result, params=forced))

@@ -1,5 +1,5 @@
 """The peers of `bench.peers` that a page would use today answer their first reader and, where they can, a second one: a
-measurement of a peer that does not work would flatter us."""
+measurement of a peer that does not work would favour Threadcast."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ async def test_the_readers_of_a_peer_see_the_whole_answer(kind: type[Peer], tmp_
 
 
 async def _can_be_joined(peer: Peer, client: httpx2.AsyncClient) -> None:
-    """Wait until the answer, which waits for /go, has a stream for a second reader."""
+    """Wait until a second reader can join the answer, which itself waits for /go."""
     with anyio.fail_after(SECONDS):
         while True:
             async with client.stream("GET", peer.url + peer.watch("one", None, "").path) as answer:

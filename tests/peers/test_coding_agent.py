@@ -32,7 +32,7 @@ SETTINGS = {
 
 @contextmanager
 def coding(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Run the model, and yield a configuration whose agent `gemini` is the program."""
+    """Run the model, and yield a configuration in which the agent `gemini` is the Gemini CLI."""
     program = json.dumps([*node_package("@google/gemini-cli", "bundle/gemini.js"), "--acp"])
     home, port = directory / "home", free_port()
     (home / ".gemini").mkdir(parents=True)

@@ -1,7 +1,7 @@
 """Third-party readers of Server-Sent Events, unchanged, on a real server: they yield our events and nothing else.
 
-For an empty line, httpx-sse and fetch-event-source yield an event without data where WHATWG HTML has none, and their
-users' `json.loads("")` raises. So heartbeats and `retry` end no event (PROTOCOL §4).
+At an empty line, httpx-sse and fetch-event-source yield an event without data, where WHATWG HTML defines no event; then
+`json.loads("")` in their users' code raises. Therefore no empty line follows heartbeats and `retry` (PROTOCOL §4).
 """
 
 import json
@@ -78,8 +78,8 @@ async def heard_by(reader: str, url: str, body: JsonObject | None = None) -> lis
 
 
 async def beats_of(url: str, count: int) -> None:
-    """Wait until a stream that begins now has had this many heartbeats; streams that were open before have had at most
-    one fewer."""
+    """Open a stream and wait for this number of heartbeats. Streams that were open before have received at least this
+    number minus one."""
     seen = b""
     async with (
         httpx.AsyncClient(timeout=DEADLINE_SECONDS, trust_env=False) as client,
@@ -126,7 +126,7 @@ async def test_a_foreign_reader_hands_on_events_with_data_alone_across_heartbeat
             await beats_of(f"{server.url}/v1/chats/subscribe?chat_id=c1", BEATS)
             await server.stop()
     for name in STREAMS:
-        bodies = [json.loads(data) for _, data in heard[name]]  # as users do; reading raises if there is no data
+        bodies = [json.loads(data) for _, data in heard[name]]  # like users' code, which raises if there is no data
         assert any("after the silence" in data for _, data in heard[name]), name
         assert [body["seq"] for body in bodies[:1]] in (["0"], [0]), name
 
@@ -152,8 +152,8 @@ async def test_a_foreign_reader_of_a_one_shot_wire_hands_on_frames_with_data_alo
 
 @pytest.mark.row("NET-8", "EVT-4")
 async def test_npms_eventsource_comes_back_sooner_than_it_would_by_itself(tmp_path: Path) -> None:
-    """The test opens another stream beside ours, which asks for 1.5 s instead of the library's 3 s. Both streams are
-    cut, and ours reconnects first."""
+    """The test opens our stream and another server's stream, which sets a pause of 1.5 s instead of the library's 3 s.
+    Both streams are cut, and our stream reconnects first."""
     entry = node_package("eventsource", "dist/index.cjs")
     async with AsyncExitStack() as stack:
         server = stack.enter_context(start("serve", "--port", "0", "--memory", log=tmp_path / "log"))

@@ -64,7 +64,7 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def peers(tmp_path_factory: pytest.TempPathFactory, papers: Path, http_port: int) -> Iterator[Process]:
-    """A server with all of them; the MCP server over HTTP is down at first."""
+    """A server with all MCP servers of these tests; the MCP server over HTTP does not run at first."""
     base = tmp_path_factory.mktemp("peers")
     file = base / "threadcast.toml"
     memory = {"MEMORY_FILE_PATH": str(base / "memory.jsonl")}
@@ -217,7 +217,7 @@ def progressed(watcher: Watcher) -> bool:
 
 
 def child_of(parent: int, word: str) -> int:
-    """Return the process that `parent` started, directly or through another, whose command line contains `word`."""
+    """Return the process with `word` in its command line that `parent` started, directly or through another process."""
     parents: dict[int, int] = {}
     found: list[int] = []
     for entry in Path("/proc").iterdir():

@@ -1,2 +1,2 @@
-"""The logs of every release, as its own processes wrote them, and the proof that today's code folds them to the same
-state."""
+"""The logs of every release, as the release's own processes wrote them, and the test that today's code folds these logs
+to the same state."""

@@ -2,9 +2,9 @@
 
 Starts a store, a web process and workers as an operator would, plays the conformance transcripts and additional scenes
 (processes, agents, hidden and remembered things, a killed owner), and writes one file per chat into
-`tests/releases/<version>/`, straight from the store. Run it once, just before a release; the files of a published
-release are never written again, and an existing name is refused. Until a version is published, `--again` renews its
-files.
+`tests/releases/<version>/`, straight from the store. Run the program once, just before a release. The files of a
+published release are never written again, and an existing name is refused. Until a version is published, `--again`
+renews its files.
 """
 
 import argparse
@@ -75,14 +75,15 @@ SCENES: dict[str, list[tuple[str, JsonObject]]] = {
 
 
 MODES = {"summarized": "short", "summary-failed": "unsummed"}
-"""The profiles of scenes whose chat does not have the default one."""
+"""Maps scenes to their profiles, if their chat does not have the default profile."""
 
 LARGE_BYTES = 200_000
-"""Maximum size of a log: larger ones test a limit, not a format, and would only fill the repository."""
+"""Maximum size of a log. Larger logs come from tests of limits, say nothing more about the format, and would only fill
+the repository."""
 
 
 class _Recorder(Target):
-    """A target that writes down each chat just before it is deleted; `transcript` names the file."""
+    """A target that records each chat just before the chat is deleted; `transcript` names the file."""
 
     def __init__(self, url: str, store: RedisStore, release: str) -> None:
         super().__init__(url)
@@ -157,7 +158,7 @@ async def _play(web: Process, name: str, messages: list[tuple[str, JsonObject]])
 
 
 async def _keep_tree(recorder: _Recorder, web: Process, name: str) -> None:
-    """Store the chat, and those that its tools began."""
+    """Store the chat, and the chats that its tools began."""
     async with httpx2.AsyncClient() as client:
         below = (await client.get(f"{web.url}/v1/chats", params={"parent_id": name})).json()["items"]
     await recorder.keep(name, name)
@@ -166,7 +167,7 @@ async def _keep_tree(recorder: _Recorder, web: Process, name: str) -> None:
 
 
 async def _kill_owner(fleet: Fleet, web: Process) -> None:
-    """Kill the owner with kill -9 while a tool runs that must not run twice, with a process beside it."""
+    """Kill the owner with kill -9 while a background process and a tool that must not run twice are running."""
     name = "outcome-unknown"
     async with watching(web.url, name) as chat:
         await command(
@@ -181,7 +182,7 @@ async def _kill_owner(fleet: Fleet, web: Process) -> None:
 
 
 def _tool_runs(watcher: Watcher) -> bool:
-    """Return whether the second call has begun: the first one started the process."""
+    """Return whether the second call has begun; the first call started the background process."""
     begun = [frame for frame in watcher.frames if frame["type"] == "tool_status" and frame["status"] == "running"]
     return len(begun) == 2
 

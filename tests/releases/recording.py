@@ -1,9 +1,9 @@
 """One recorded chat: the entries of its log as a release wrote them, and the states to which that release folded them.
 
 A file is one JSON object, with one entry per line. Events and facts are kept as JSON, so that a review shows a change
-of a recorded file; their meaning counts, and white space does not. `checkpoint` is the state half-way, or just after a
-takeover, as that release would have stored it. `record.py` writes it and `test_releases.py` reads it; once its release
-is published, a file may be extended but never rewritten.
+of a recorded file. Comparisons ignore white space. `checkpoint` is the state half-way, or just after a takeover, as
+that release would have stored it. `record.py` writes the files and `test_releases.py` reads them. Once a release is
+published, its files may be extended but never rewritten.
 """
 
 import json
@@ -51,11 +51,11 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     snapshot: JsonObject
 
     def raw_entries(self) -> list[RawEntry]:
-        """Return the entries as the store would."""
+        """Return the entries in the form in which the store returns them."""
         return [_raw(entry) for entry in self.entries]
 
     def types(self) -> set[str]:
-        """Return the types of all its events and facts."""
+        """Return the types of all events and facts of the recording."""
         events = {str(event["type"]) for entry in self.entries for event in entry.events}
         return events | {str(fact["fact"]) for entry in self.entries for fact in entry.facts}
 
@@ -83,8 +83,8 @@ def recorded_from(chat_id: str, release: str, entries: list[RawEntry]) -> Record
 
 
 def _telling(entries: list[RawEntry]) -> int:
-    """Return the number of entries in the checkpoint: up to the last takeover, whose mark is visible for a short time,
-    else half of them."""
+    """Return the number of entries in the checkpoint: all entries up to the last takeover, because the state shows a
+    takeover only for a short time; without a takeover, half of the entries."""
     takeovers = [
         number for number, entry in enumerate(entries, start=1) if entry.fence and entry.fence.why == "takeover"
     ]

@@ -1,6 +1,6 @@
-"""Today's code folds every chat that a release wrote to the state that the release folded it to, and shows it to
-clients in the same way. A failure here means that a deploy would lose or change something: raise FORMAT_VERSION
-(decision 0005) if old processes cannot read the new data, and continue to read the old.
+"""Today's code folds every chat that a release wrote to the same state as the release did, and gives clients the same
+snapshot. A failure here means that a deploy would lose or change something: raise FORMAT_VERSION (decision 0005) if old
+processes cannot read the new data, and continue to read the old.
 """
 
 import json
@@ -49,7 +49,7 @@ def recording(request: pytest.FixtureRequest) -> Recording:
 
 
 def holds(now: object, then: object) -> bool:
-    """Return whether everything in `then` is still present. New fields may have been added; the contract only grows."""
+    """Return whether everything in `then` is still present; new fields may have been added."""
     if isinstance(then, dict) and isinstance(now, dict):
         return all(key in now and holds(now[key], value) for key, value in then.items())
     if isinstance(then, list) and isinstance(now, list):
@@ -83,7 +83,7 @@ def test_no_log_is_of_a_newer_format_than_this_code() -> None:
 
 
 def test_every_type_of_event_and_fact_stands_in_a_recording_or_says_why_not() -> None:
-    """A new type is recorded with the release that brings it: `python -m tests.releases.record`."""
+    """A new type is recorded with the release that adds it: `python -m tests.releases.record`."""
     members = (*get_args(Event), *get_args(Fact))
     known = {str(member.__struct_config__.tag) for member in members}
     recorded: set[str] = set().union(*(read(path).types() for path in FILES))

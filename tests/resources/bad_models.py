@@ -1,7 +1,7 @@
 """A model server on loopback that never ends, never answers, or sends giant messages; the model's name chooses which.
 
-It speaks just enough of the OpenAI protocol, in the test's own loop: the server under test is another process. It sends
-until the client disconnects, which `has_left` records.
+It implements only the needed part of the OpenAI protocol, and runs in the test's own event loop, since the server under
+test is another process. It sends until the client disconnects, and records the disconnection in `has_left`.
 """
 
 import asyncio
@@ -14,11 +14,13 @@ __all__ = ["BadModels", "bad_models"]
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 KILOBYTE = "word " * 200
 SENT_MAX_BYTES = 400_000_000
-"""Maximum bytes of one answer: a client that never disconnects fails the test, and does not fill the machine."""
+"""Maximum bytes of one answer, so that a client that never disconnects fails the test and does not fill the machine's
+memory."""
 
 
 class BadModels:
-    """`has_left`: names of models whose client disconnected before the end. `sent_bytes` by model name."""
+    """`has_left` has the names of the models whose client disconnected before the end of the answer. `sent_bytes` by
+    model name."""
 
     def __init__(self) -> None:
         self.base_url = ""

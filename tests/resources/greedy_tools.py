@@ -1,6 +1,7 @@
 """Tools for these tests, given to the server by `--app`: they return, print and report too much, and block the loop.
 
-Real processes load them. A patch in this file also makes one command deadly, because no command of ours ends a process.
+Real processes load the tools. A patch in this file also makes one command end its process, because no real command does
+so.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Measures memory, disk and metrics of real processes, and takes memory or disk away from them.
+"""Measures memory, disk use and metrics of real processes, and limits their memory or disk.
 
-Tests assert the bounds. A process is named by its process id. Each measure is read from the kernel or from the
-process's own metrics, never guessed from time.
+Tests assert the bounds. A process is named by its process id. Each value is read from the kernel or from the process's
+own metrics, and never estimated from elapsed time.
 """
 
 import re
@@ -40,7 +40,7 @@ def rss_bytes(pid: int) -> int:
 
 
 class PeakMemory:
-    """The most resident memory that a process had since this object was made, as the kernel counts it."""
+    """The highest resident memory of a process since this object was made, as measured by the kernel."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -110,7 +110,7 @@ def file_size_limit(pid: int, limit_bytes: int) -> Iterator[None]:
 
 @contextmanager
 def small_filesystem(directory: Path, size_bytes: int) -> Iterator[Path]:
-    """Mount a file system of that size; the test is skipped where it may not be mounted."""
+    """Mount a file system of that size; skip the test if the system refuses the mount."""
     directory.mkdir(parents=True, exist_ok=True)
     asked = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes},mode=700", "tmpfs", str(directory)]
     try:
@@ -122,7 +122,7 @@ def small_filesystem(directory: Path, size_bytes: int) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        for _ in range(50):  # a process with open files there may be ending just now
+        for _ in range(50):  # a process that has open files in the directory may not have ended yet
             if subprocess.run(["umount", str(directory)], capture_output=True, timeout=10, check=False).returncode == 0:
                 break
             time.sleep(0.1)

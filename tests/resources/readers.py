@@ -1,4 +1,4 @@
-"""Readers by the thousand: raw sockets that keep the bytes of an event stream, or never read any.
+"""Thousands of readers as raw sockets, which keep the bytes of an event stream or read none.
 
 A reader costs a socket and a buffer, because its stream is parsed only at the end and equal streams are folded once.
 Every stream is checked with the product's own reducer, as a client does.
@@ -45,7 +45,7 @@ class StalledReader:
 
 
 class HerdReader(asyncio.Protocol):
-    """One subscription. `events` counts its blocks; `news` is set when a piece arrives, `ended` at the end."""
+    """One subscription. `has_some` is set when a piece arrives, and `ended` at the end of the stream."""
 
     def __init__(self, chat_id: str, last_event_id: str = "") -> None:
         self.chat_id = chat_id
@@ -129,7 +129,8 @@ def fold_all(
 
 
 async def open_all(url: str, readers: Sequence[HerdReader], at_once: int = 200) -> None:
-    """Connect all readers, as fast as the server accepts, and wait until each has received its first bytes."""
+    """Connect all readers as fast as the server accepts connections, and wait until each reader has received its first
+    bytes."""
     gate = asyncio.Semaphore(at_once)
 
     async def one(reader: HerdReader) -> None:

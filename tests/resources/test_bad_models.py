@@ -1,4 +1,4 @@
-"""Models that never end: a bound stops each of them, its chat reports the bound, and other chats are not affected.
+"""Models that never end: a bound stops each model, the chat reports the bound, and other chats are not affected.
 
 Bounds: characters and calls of an answer, bytes of an event, silence, and the time of a whole answer.
 """
@@ -61,7 +61,8 @@ async def ask(server: Process, models: BadModels, model: str) -> tuple[Watcher, 
 
 
 def trouble_of(watcher: Watcher) -> tuple[str, str]:
-    """Return the run's outcome and its sentence; from a snapshot if a burst was too much for the reader."""
+    """Return the run's outcome and its error text. Both come from the folded state, which may be a snapshot if the
+    reader missed events in a burst."""
     assert watcher.state is not None
     runtime = watcher.state.runtime
     return str(runtime.outcome), runtime.error or ""
@@ -69,7 +70,7 @@ def trouble_of(watcher: Watcher) -> tuple[str, str]:
 
 async def test_each_bad_model_is_stopped_by_its_bound(server: Process, models: BadModels) -> None:
     expected = {
-        "silent": ("went silent", 60_000_000),  # the first call: the SDK is being imported meanwhile
+        "silent": ("went silent", 60_000_000),  # the first call, during which the SDK is still imported
         "endless": (f"more than {ANSWER_MAX_CHARACTERS} characters", 60_000_000),
         "endless-thoughts": (f"more than {ANSWER_MAX_CHARACTERS} characters", 60_000_000),
         "calls": (f"more than {CALLS_MAX_COUNT} calls", 40_000_000),

@@ -1,8 +1,9 @@
-"""A tool that blocks the event loop beyond the lease: the log names it, another worker takes over, nothing runs twice.
+"""A tool that blocks the event loop beyond the lease: the log names the tool, another worker takes over, and nothing
+runs twice.
 
-Two workers with a short lease. On the first worker, one chat's tool blocks the loop that all chats share, while another
-chat's tool has effects. When the worker wakes up, its chats have another owner, and it notices that before it does
-anything.
+There are two workers with a short lease. On the first worker, one chat's tool blocks the loop that all chats share,
+while another chat's tool has effects. When the blocked worker continues, its chats have another owner, and the worker
+notices this before it writes anything.
 """
 
 from collections.abc import Iterator
@@ -20,13 +21,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(15)]
 
 APP = Path(__file__).with_name("greedy_tools.py")
 LEASE_SECONDS = 2.5
-"""Seconds of a lease: long enough for a busy machine to keep the lease until the test wants it lost."""
+"""Seconds of a lease, which is long enough that a worker on a busy machine keeps the lease until the test blocks the
+loop."""
 
 BLOCK_SECONDS = 6.0
 FAST = {"LEASE_SECONDS": str(LEASE_SECONDS), "BEAT_SECONDS": "0.5", "SWEEP_SECONDS": "0.2"}
 TICKS_AFTER_MAX = 1
-"""Maximum steps of a tool that waited while the loop was blocked: a step that is due runs before the loop checks the
-deadline that stops the tool."""
+"""Maximum steps that a tool may still make after the loop was blocked. One step is allowed, because a step that is due
+runs before the loop checks the deadline that stops the tool."""
 
 
 @pytest.fixture
@@ -74,7 +76,7 @@ async def test_a_tool_that_blocks_the_loop_costs_its_worker_the_chats_and_nothin
             return await metric(f"http://127.0.0.1:{port}", "chats_active") == 0
 
         await eventually(has_given_up)
-        for watcher in (blocker, ticker):  # the blocked worker woke up and wrote nothing
+        for watcher in (blocker, ticker):  # the blocked worker continued and wrote nothing
             async with watching(url, watcher.chat_id) as late:
                 assert late.snapshot == watcher.snapshot
         assert await metric(f"http://127.0.0.1:{port}", "event_loop_blocked_total") >= 1

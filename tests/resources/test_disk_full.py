@@ -1,9 +1,9 @@
 """The store's disk is full: posts are refused with a sentence, answers wait in their buffers, and no accepted command
 is lost.
 
-One test limits the size of files, which needs no rights, and another fills a real file system. The store writes its
-append-only file after each step; when that fails it refuses every further write, and accepts writes again as soon as
-one has succeeded.
+One test limits the size of files, which needs no privileges, and another test fills a real file system. The store
+writes its append-only file after each step. When a write to the file fails, the store refuses all further commands that
+write; it accepts them again as soon as a write to the file has succeeded.
 """
 
 from collections.abc import AsyncIterator, Iterator

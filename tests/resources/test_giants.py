@@ -1,8 +1,8 @@
-"""Inputs and results that may be too large: bodies, nested JSON, tool results, outputs. Each has a bound, reports it,
-and costs little.
+"""Inputs and results that may be too large: bodies, nested JSON, tool results, outputs. Each of them has a bound, which
+is reported, and costs little.
 
-One real server serves the whole file. Memory is measured by the kernel for the process. The bounds are generous: they
-show that a bound exists, and do not compare allocators.
+One real server serves the whole file. The memory is the kernel's measurement for the process. The limits of the tests
+are generous, because they show that a bound exists and do not compare allocators.
 """
 
 import json
@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 async def call(server: Process, chat_id: str, tool: str, **arguments: object) -> tuple[Watcher, PeakMemory]:
-    """Let the model call the tool once; returns the chat's watcher and the peak of the server's memory."""
+    """Let the model call the tool once. Returns the chat's watcher and the peak of the server's memory."""
     async with watching(server.url, chat_id) as watcher:
         peak = PeakMemory(server.pid)
         text = f"call {tool} {json.dumps(arguments)}"
@@ -66,7 +66,7 @@ async def test_a_giant_body_is_413_however_it_is_sent(server: Process) -> None:
         try:
             sent = await client.post(url, content=pieces())
         except httpx2.TransportError:
-            pass  # the server answered and closed the connection while we still sent
+            pass  # the server answered and closed the connection while the client was still sending
         else:
             assert (sent.status_code, sent.json()["code"]) == (413, "too_large")
         assert (await client.get(f"{server.url}/livez")).status_code == 200
@@ -93,7 +93,7 @@ async def test_nested_json_is_400_and_not_a_crash(server: Process, opening: str)
     async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
         answer = await client.post(
             f"{server.url}/v1/chats/deep/commands", content=opening * 10_000
-        )  # fewer values than a body may have
+        )  # the number of values is below the limit of a body
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_request")
 
 

@@ -1,8 +1,8 @@
 """Two thousand readers connect at once, and reconnect at once: the server reads each chat once for all of them, and no
 reader waits.
 
-The tests use a separate web process and worker. The store counts the commands that the readers cause. Each reader's
-stream is folded as a client folds it, and all have the same result.
+The tests use a separate web process and worker. The store counts the commands that the readers cause. The test folds
+each reader's stream as a client does, and all streams must give the same state.
 """
 
 import time
@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(50)]
 HERD = 2_000
 HERD_CHATS = 4
 LOADS_MAX = 60
-"""Maximum reads of logs while the herd arrives: one to open each chat and a few of the worker's own, never one per
-reader."""
+"""Maximum number of log reads while the readers connect: one read to open each chat and a few reads by the worker, but
+no read for each reader."""
 
 LIFE_SECONDS = 3.0
 """Maximum seconds that a probe waits for its answer, also while two thousand streams are opened."""

@@ -1,8 +1,8 @@
 """The store's memory is full (maxmemory): writes are refused, reads and commands that free memory still work.
 
 The tests give the store a limit below the size of its data. Deletes, leaving a chat and keeping a lease are flagged
-`allow-oom`, as they free memory or need none; every command that stores data waits until an operator adds memory or a
-chat is deleted.
+`allow-oom`, because they free memory or need none. Every command that stores data is refused until an operator adds
+memory or a chat is deleted.
 """
 
 from collections.abc import AsyncIterator, Iterator

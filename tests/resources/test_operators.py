@@ -1,6 +1,6 @@
 """Operators are told of a store that would evict chats or is nearly full, and of the bound on open files.
 
-A real store causes the store's messages; `doctor` and the start of a process say the same sentences.
+The messages about the store come from a real store; `doctor` and a starting process print the same sentences.
 """
 
 import resource

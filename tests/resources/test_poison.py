@@ -1,8 +1,8 @@
 """A command and a tool that end every worker that runs them are given up after three attempts, and all readers see
 that.
 
-Real worker processes die here. The command's client reads a refusal in the stream, the operator a metric, a line in
-`doctor` and the command itself in `threadcast dead-letters`; the chat continues with the next command.
+The tests end real worker processes. The command's client reads a refusal in the stream. The operator sees a metric, a
+line in `doctor`, and the command itself in `threadcast dead-letters`. The chat continues with the next command.
 """
 
 import json
@@ -24,14 +24,16 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(15)]
 
 APP = Path(__file__).with_name("greedy_tools.py")
 TRIES = 3
-"""Takeovers without progress; the death of the first owner is not counted."""
+"""The number of takeovers without progress after which a command is given up; the death of the first owner is not
+counted."""
 
 WAIT_SECONDS = 60.0
 """Seconds for four workers to start and die, one after the other, on a busy machine."""
 
 
 class Workers:
-    """Keeps two workers running: a worker that dies is replaced, as a supervisor does. `deaths` counts."""
+    """Keeps two workers running: replaces a worker that dies, as a supervisor does. `deaths` is the number of workers
+    that died."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.deaths = 0
@@ -41,7 +43,7 @@ class Workers:
         return self._fleet.start("worker", "--app", str(APP))
 
     async def supervise(self) -> None:
-        at_work = [self._start(), self._start()]  # the next worker has started while one dies
+        at_work = [self._start(), self._start()]  # when one worker dies, the next has already started
         while True:
             await anyio.sleep(0.05)
             for dead in [each for each in at_work if each.has_ended]:
@@ -62,7 +64,7 @@ async def supervised(tmp_path: Path) -> AsyncIterator[tuple[Fleet, Workers]]:
 
 
 def operator(fleet: Fleet, *arguments: str) -> str:
-    """Return what an operator's command prints."""
+    """Return the output of an operator's command."""
     return run_command(*arguments, directory=fleet.directory, store_url=fleet.store.url)
 
 
@@ -92,7 +94,7 @@ async def test_a_deadly_command_is_given_up_shown_to_its_client_and_kept_for_the
         assert "commands given up: 1" in operator(fleet, "dead-letters")
         assert "commands given up: 1; `threadcast dead-letters`" in operator(fleet, "doctor")
         assert fleet.logged("command.poisoned")
-        async with watching(fleet.url, "c1") as later:  # a reader that joins later sees it too
+        async with watching(fleet.url, "c1") as later:  # a reader that joins later also sees the refusal
             await later.until(lambda w: w.state is not None)
             assert later.state is not None
             (report,) = [message for message in snapshot_of(later.state).messages if message.role == "error"]

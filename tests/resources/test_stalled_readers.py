@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.anyio, pytest.mark.slow(30)]
 STALLED = 100
 LIMITS = {"STREAMS_PER_PRINCIPAL": "5000", "SUBSCRIBER_STALL_SECONDS": "8"}
 STALLED_MAX_BYTES = 400_000
-"""Maximum user memory of each: its queue of 256 kB, the bytes between the queue and the socket, and the waiting
-task."""
+"""Maximum user memory of each stalled reader: its queue of 256 kB, the bytes between the queue and the socket, and the
+waiting task."""
 
 
 async def test_a_hundred_stalled_readers_cost_bounded_memory_and_are_cut_while_others_read_on(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ async def test_a_hundred_stalled_readers_cost_bounded_memory_and_are_cut_while_o
             await reader.at_rest()
             await command(
                 web.url, "fast", user_message("first", "write", params=flood)
-            )  # the memory of the chat's state
+            )  # the measured growth must not include the memory of the chat's state
             await reader.at_rest(2)
             peak = PeakMemory(web.pid)
             stalled = [StalledReader(web.url, "fast") for _ in range(STALLED)]

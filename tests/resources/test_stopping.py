@@ -14,8 +14,9 @@ from tests.support.store import running_store
 pytestmark = pytest.mark.anyio
 
 STOP_SECONDS = 15.0
-"""Maximum seconds of the end: a drain of one second, calls to the store (4 s each), and a busy machine. Without the
-bound the end takes a minute, and a container engine kills after ten seconds."""
+"""Maximum seconds from SIGTERM to the end of the process: a drain of one second, calls to the store (4 s each), and
+extra time for a busy machine. Without a bound a process takes a minute to end, and a container engine kills it after
+ten seconds."""
 
 
 async def test_a_server_ends_in_time_although_its_store_hangs_in_the_middle_of_an_answer(tmp_path: Path) -> None:

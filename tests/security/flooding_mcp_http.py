@@ -1,7 +1,6 @@
 """MCP servers over HTTP that attack their client: `python flooding_mcp_http.py PORT DIRECTORY`.
 
-The number of a flood is the last part of the path. The server attacks while there is a file `go-NUMBER` in the
-directory.
+The last part of the path is the number of a flood. The server attacks while the directory contains a file `go-NUMBER`.
 """
 
 import json

@@ -2,7 +2,8 @@
 RECORD`. It appends each request to the file RECORD, one JSON text per line.
 
 It uses the standard library alone, so that any interpreter can run it. Its tools `read_file`, `list_directory`,
-`write_file`, `connect` and `variables` do what their arguments say, as the user that runs the server.
+`write_file`, `connect` and `variables` do what their names and arguments say, with the rights of the user that runs the
+server.
 """
 
 import json

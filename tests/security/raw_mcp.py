@@ -1,7 +1,7 @@
 """An MCP server in plain JSON-RPC over its standard input and output: `python raw_mcp.py DIRECTORY`.
 
-The file `tools.json` in the directory holds its list of tools, read again at each request for it. The server announces
-a change when the file changes. A call of any tool answers `ran NAME`.
+The server's tools are in the file `tools.json` of the directory, which it reads at each request for the list of tools.
+It announces a change when the file changes, and answers a call of any tool with `ran NAME`.
 """
 
 import json

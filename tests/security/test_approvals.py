@@ -28,7 +28,7 @@ MODELS = '[models]\ndefault = "demo/tools?rate=0"\n'
 READER = hashlib.sha256(b"ann-reads-only").hexdigest()
 
 CONFIG = MODELS + tokens(ann="", bob="") + f'[[auth.tokens]]\nid = "ann"\nsha256 = "{READER}"\npermissions = []\n'
-"""ann and bob may approve; ann has a second token that may not."""
+"""ann and bob may approve; ann also has a second token without the permission to approve."""
 
 READS_ONLY = {"Authorization": "Bearer ann-reads-only"}
 
@@ -49,7 +49,7 @@ def serve(tmp_path: Path) -> Serve:
 
 @asynccontextmanager
 async def asked(server: Process, text: str, headers: dict[str, str] | None = None) -> AsyncIterator[Watcher]:
-    """Yield a chat c1 whose model has made the call in `text`, which waits for a person."""
+    """Yield a chat c1 in which the model has made the call in `text`; the call waits for a person."""
     async with watching(server.url, "c1", headers=headers) as tab:
         await command(server.url, "c1", user_message("a", text), headers)
         await tab.until(is_paused)
@@ -188,7 +188,7 @@ async def test_autonomous_mode_does_not_override_ask_unless_the_operator_allows_
             await command(
                 server.url, "c1", {"type": "set_params", "client_request_id": "p", "patch": patch}, bearer("ann")
             )
-            # The mode and the parameter of the message itself change nothing either.
+            # The message's own mode and parameter do not skip the question either.
             params = {"autonomous_no_confirm": True, "mode": mode}
             await command(server.url, "c1", user_message("a", 'call pay {"amount":5}', params=params), bearer("ann"))
             await tab.until(lambda tab: is_paused(tab) or bool(results(tab)))

@@ -1,4 +1,5 @@
-"""Answers that come before the end of a body: the client gets them, and cannot keep the server reading without end."""
+"""Answers that the server sends before the end of a body: the client receives them, and cannot make the server read
+without end."""
 
 import asyncio
 import gc
@@ -26,7 +27,7 @@ from threadcast_protocol.wire.errors import TooLarge
 pytestmark = pytest.mark.anyio
 
 BODY_BYTES = DEFAULT_LIMITS.body_max_bytes + 1_000_000
-"""A body a little above the limit, many times what the kernel's buffers hold."""
+"""The size of a body that is slightly above the limit and many times the size of the kernel's buffers."""
 
 COMMANDS = b"POST /v1/chats/c1/commands HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 LONG = b"content-length: %d\r\n" % BODY_BYTES
@@ -105,7 +106,7 @@ def test_a_refused_body_is_freed_though_its_error_refers_to_it() -> None:
 
 async def test_a_refused_request_leaves_nothing_for_the_garbage_collection() -> None:
     class Part:
-        """Reads a part of the body, in a frame below the one that answers."""
+        """Reads a part of the body, in a stack frame called by the frame that answers."""
 
     parts: list[weakref.ref[Part]] = []
 

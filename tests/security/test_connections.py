@@ -73,7 +73,7 @@ class Line:
         return True
 
     async def until(self, mark: bytes) -> bytes:
-        """Return what was received, once it holds `mark`."""
+        """Return the received bytes as soon as they contain `mark`."""
         while mark not in self.received:
             await self.more()
         return self.received

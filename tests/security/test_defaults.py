@@ -49,8 +49,8 @@ async def test_without_tokens_the_owner_of_the_machine_reads_the_metrics(tmp_pat
 
 
 def _answers(address: str, port: int) -> bool:
-    """Return whether a process listens at the address. On Linux every address of 127.0.0.0/8 is this machine's, and a
-    server that listens at one of them does not answer at the others."""
+    """Return whether a process listens at the address. On Linux every address of 127.0.0.0/8 belongs to this machine,
+    and a server that listens at one of these addresses does not answer at the others."""
     with socket.socket() as probe:
         probe.settimeout(5)
         return probe.connect_ex((address, port)) == 0

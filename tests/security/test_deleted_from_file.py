@@ -1,7 +1,7 @@
 """A deleted chat leaves the disk: the private store's append-only file is rewritten, also after a restart.
 
-The attacker here is someone who gets hold of the data directory later. The tests search all files of it for a sentence
-that a chat held.
+The attacker here is someone who gets hold of the data directory later. The tests search all files of this directory for
+a sentence of a deleted chat.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def files_with(directory: Path, text: str) -> list[str]:
 async def until(holds: Callable[[], bool], what: str) -> None:
     with anyio.fail_after(DEADLINE_SECONDS):
         while not holds():
-            await anyio.sleep(0.05)  # the store's own process sends no event about its files
+            await anyio.sleep(0.05)  # the store's process sends no event when its files change
     assert holds(), what
 
 

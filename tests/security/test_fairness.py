@@ -1,7 +1,8 @@
-"""One caller who starts more runs than a worker can hold: the runs wait and say so, and other callers are answered.
+"""One caller starts more runs than a worker can hold: the further runs wait, their chats show this, and other callers
+are answered.
 
-Each attack runs against real processes: a server with tokens, workers that are killed, a tree of sub-chats with one
-slot.
+Each attack runs against real processes: a server with tokens, workers that are killed, and a tree of sub-chats that has
+only one slot for a run.
 """
 
 import json
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.anyio
 APP = Path(__file__).parents[1] / "integration/delegating_tools.py"
 
 FLOOD = 2_100
-"""More chats than a worker holds (`limits.worker_max_chats`)."""
+"""A number of chats above the limit of a worker (`limits.worker_max_chats`)."""
 
 POSTS_AT_ONCE = 20
 NEVER_ENDS = "demo/hang?after=1&rate=0"
@@ -79,7 +80,7 @@ async def test_a_flood_of_runs_of_one_caller_waits_and_another_caller_is_answere
     limits = {"THREADCAST_LIMITS__RUNS_PER_PRINCIPAL": "3"}
     async with serving(tmp_path, config=CONFIG, environment=limits) as server:
         await flood(server.url, FLOOD)
-        # The first chats work; the last one waits, and its readers see that.
+        # The first chats work; the last chat waits, and its readers see that it waits.
         query = "&snapshot=1"
         async with watching(server.url, f"greedy-{FLOOD - 1}", headers=GREEDY, query=query) as last:
             await last.until(waits)

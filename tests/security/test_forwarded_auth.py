@@ -179,8 +179,8 @@ async def test_the_python_client_lends_a_credential_with_its_commands(serve: Ser
 async def test_a_worker_takes_no_token_of_ours_from_an_older_web_process(
     service: Begin, valkey_server: ServerProcess, tmp_path: Path
 ) -> None:
-    """The web process is configured without the worker's tokens. So it does not recognise ann's token as one of this
-    server's, and keeps the token for forwarding, as an older version did."""
+    """The web process is configured without the worker's tokens. Therefore it does not recognise ann's token as a token
+    of this server, and keeps the token for forwarding, as an older version did."""
     origin, heard = service()
     environment = {"REDIS_URL": fresh_url(valkey_server)}
     worker_file = config(tmp_path, origin)

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 TOOLS = {"model": "demo/tools?rate=0"}
 
 LIVE_MAX_SECONDS = 5.0
-"""Seconds for an answer of a busy machine; the slow text would take hours."""
+"""Maximum seconds for an answer on a busy machine; without protection the slow text would take hours."""
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u009b31m\u202egnp.exe\u2028\x7f"
 """Sets the title of a terminal, clears it, colours text with C1 codes, and changes the direction of text."""

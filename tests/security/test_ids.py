@@ -38,10 +38,10 @@ AI_SDK: JsonObject = {
     "id": "{chat_id}",
     "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "x"}]}],
 }
-"""A body of the door of the AI SDK."""
+"""A request body for the door of the AI SDK."""
 
 AG_UI: JsonObject = {"threadId": "{chat_id}", "runId": "r", "messages": [], "tools": [], "state": {}}
-"""A body of the door of AG-UI."""
+"""A request body for the door of AG-UI."""
 
 MCP: list[JsonObject] = [
     {"method": "resources/read", "params": {"uri": "threadcast://chats/{chat_id}"}},
@@ -50,7 +50,7 @@ MCP: list[JsonObject] = [
         for name, more in (("read_chat", {}), ("decide", {"tool_call_id": "x", "accepted": True}))
     ),
 ]
-"""Requests of the door of MCP."""
+"""Requests to the door of MCP."""
 
 RESPONSE = "/v1/responses/resp_s" + "0" * 24 + "_{chat_id}"
 RESULT: JsonObject = {"type": "function_call_output", "call_id": "call_1@{chat_id}", "output": "x"}
@@ -69,7 +69,7 @@ OPENAI: list[tuple[str, str, JsonObject]] = [
     ("POST", "/v1/chat/completions", {"json": {"messages": [TOOL_MESSAGE]}}),
     ("POST", "/v1/chat/completions", {"json": {"messages": [TOOL_MESSAGE], "metadata": {"chat_id": "{chat_id}"}}}),
 ]
-"""Requests of the doors of OpenAI's formats that read or continue a chat."""
+"""Requests to the doors of OpenAI's formats that read or continue a chat."""
 
 LARGE = "x" * 100_000
 """A text that the server stores as a blob of the chat, before it posts the command."""
@@ -89,7 +89,8 @@ OTHERS: list[JsonObject] = [
 
 @asynccontextmanager
 async def guarded(directory: Path) -> AsyncIterator[tuple[Process, httpx2.AsyncClient]]:
-    """Yield a server for ann and bob, on which ann has a chat and has deleted another, and a client for bob."""
+    """Yield a server for ann and bob, and a client for bob. On the server ann has one chat, and has deleted another
+    chat."""
     (directory / "threadcast.toml").write_text(tokens(ann=PERMISSIONS, bob=PERMISSIONS))
     arguments = ("serve", "--memory", "--port", "0", "--config", str(directory / "threadcast.toml"))
     with start(*arguments, log=directory / "log") as server:
@@ -194,7 +195,8 @@ async def test_a_stream_of_a_foreign_chat_begins_like_that_of_an_unknown_one(tmp
 
 
 async def test_nothing_of_a_foreign_chats_life_shows_on_a_stream_that_waits_for_it(tmp_path: Path) -> None:
-    """Bob waits for chats that ann has, makes, changes and deletes, and sees only his own chat on the stream."""
+    """Bob subscribes to chats that ann already has, creates, changes and deletes, and his stream shows only his own
+    chat."""
     made_later, bobs = "ann-makes-later", "bob-s-own-chat-"
     async with guarded(tmp_path) as (server, bob), anyio.create_task_group() as tasks:
         frames: list[str] = []

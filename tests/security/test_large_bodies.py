@@ -32,7 +32,7 @@ async def _peak_of(directory: Path, attack: Callable[[str], Awaitable[None]]) ->
         serving(directory, config=tokens(ann="", bob="")) as server,
         httpx2.AsyncClient(timeout=DEADLINE_SECONDS, base_url=server.url, headers=BOB) as bob,
     ):
-        for _ in range(2):  # what the process loads for its first requests is not part of an attack's cost
+        for _ in range(2):  # memory that the first requests take is not counted as a cost of the attack
             assert (await bob.get("/v1/chats")).status_code == 200
             assert (await bob.post("/v1/chats/bobs/blobs", content=b"bytes")).status_code == 201
             assert (await bob.post("/v1/chats/bobs/commands", content=b"{}")).status_code == 400

@@ -1,4 +1,5 @@
-"""Attacks by an MCP server that changes what a person has allowed: another description, another schema, another tool.
+"""Attacks by an MCP server that changes a tool after a person has allowed it: another description, another schema,
+another tool.
 
 The MCP server is a real process behind a real `threadcast serve`, and people decide over HTTP.
 """
@@ -28,7 +29,7 @@ CHAT = "changed-tools-1"
 
 @asynccontextmanager
 async def desk(base: Path) -> AsyncIterator[Process]:
-    """A server with the MCP server `desk`, whose calls need approval."""
+    """A server with the MCP server `desk`; calls of its tools need approval."""
     write_tools(base, DESK_TOOL)
     script = Path(__file__).with_name("raw_mcp.py")
     config = base / "threadcast.toml"

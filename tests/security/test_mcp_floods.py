@@ -1,4 +1,4 @@
-"""Attacks by MCP servers that send too much or nothing: over a pipe, over HTTP, in lists, in answers and in errors.
+"""Attacks by MCP servers that send too much data or none: over a pipe, over HTTP, in lists, in answers and in errors.
 
 Each MCP server is a real process behind a real `threadcast serve`. While it floods, the server's memory and the time of
 its answers are measured.
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.anyio
 SCRIPT = Path(__file__).with_name("flooding_mcp.py")
 GROWTH_MAX_BYTES = 50 * 1024 * 1024
 LIVEZ_SECONDS = 0.25
-"""The limits during a flood: the memory that the process may grow by, and the longest time of any answer to /livez."""
+"""The limits during a flood: the growth of the process's memory, and the longest time of an answer to /livez."""
 
 PROBES = 60
-"""Probes of /livez after the flood is noticed, 20 ms apart."""
+"""The number of requests for /livez, 20 ms apart, after the flood is noticed."""
 
 EXPECTED = {
     "a line of 100 MB": "message_max_bytes",
@@ -54,7 +54,7 @@ EXPECTED = {
     "ever new names": "different tools",
     "an endless announcement of ten thousand tools": "mcp.slowed",
 }
-"""The log's text once the flood is noticed."""
+"""Maps each flood to the text that the log contains when the server has noticed the flood."""
 
 HTTP_EXPECTED = {
     "a body without end": "message_max_bytes",
@@ -70,7 +70,7 @@ HTTP_EXPECTED = {
 
 
 NAMES = {flood: f"foe{number}" for number, flood in enumerate((*STDIO_FLOODS, *ANSWERS, "silence", *HTTP_FLOODS))}
-"""The names of the MCP servers, each with one flood."""
+"""Maps each flood to the name of the MCP server that sends it."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(base: Path) -> Iterator[Process]:
-    """Run a server with all these MCP servers, which have connected and behave."""
+    """Run a server with all these MCP servers, which have connected and do not attack yet."""
     port = free_port()
     web = subprocess.Popen([sys.executable, str(SCRIPT.with_name("flooding_mcp_http.py")), str(port), str(base)])
     config = '[models]\ndefault = "demo/tools?rate=0"\n'
@@ -117,7 +117,7 @@ def flooding(base: Path, flood: str) -> Iterator[None]:
 
 
 class Watch:
-    """Requests /livez all the time, and keeps the longest time of an answer."""
+    """Requests /livez repeatedly, and records the longest time of an answer."""
 
     def __init__(self, server: Process) -> None:
         self._server = server
@@ -125,7 +125,7 @@ class Watch:
         self._worst_seconds = 0.0
 
     async def until(self, is_noticed: Callable[[], bool]) -> None:
-        """Make requests until the flood is noticed, and some more."""
+        """Make requests until the flood is noticed, and then `PROBES` more requests."""
         left = PROBES
         async with httpx2.AsyncClient(timeout=DEADLINE_SECONDS) as client:
             with anyio.fail_after(DEADLINE_SECONDS):
@@ -140,7 +140,7 @@ class Watch:
         """Check the bars of issue 16."""
         print(f"livez {self._worst_seconds * 1000:.0f} ms, memory {self._memory.growth_bytes / 1_048_576:.1f} MiB")
         assert self._memory.growth_bytes < GROWTH_MAX_BYTES
-        # The test has a deadline, since the time of an answer during a flood is what is promised.
+        # This check uses wall-clock time, since the promise is the time of an answer during a flood.
         assert self._worst_seconds < bar_seconds(LIVEZ_SECONDS)
 
 
@@ -155,7 +155,7 @@ async def test_a_flood_over_a_pipe_costs_little_memory_and_delays_nobody(
 
     def is_noticed() -> bool:
         if not wanted:
-            return True  # the flood is throttled, and nothing is logged
+            return True  # the server throttles this flood and logs nothing
         lines = server.log_text()[since:].splitlines()
         return any(wanted in line and f'"{name}"' in line for line in lines)
 
@@ -214,7 +214,7 @@ async def test_a_flood_over_http_costs_little_memory_and_delays_nobody(server: P
     with flooding(base, flood):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch.until, is_noticed)
-            # A failed call lets the server list the tools again, which the attacker answers.
+            # After a failed call the server lists the tools again, and the attacker answers that request.
             assert (await results(server, f"http-{name}", f"mcp__{name}__calm"))[0][1]
     watch.check()
     assert not elsewhere.exists(), "a redirect led to another origin"

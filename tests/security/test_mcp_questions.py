@@ -210,7 +210,8 @@ async def test_the_operator_switches_questions_off(server: Process) -> None:
 
 
 async def test_open_questions_leave_room_for_other_calls(server: Process) -> None:
-    """A connection carries out 16 requests at once; 20 chats are asked, and another one calls a tool."""
+    """A connection carries out 16 requests at once. Here 20 chats have open questions, and another chat calls a
+    tool."""
     async with anyio.create_task_group() as tasks:
         asked = anyio.Semaphore(0)
 

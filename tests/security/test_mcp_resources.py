@@ -45,7 +45,7 @@ class Attacker:
         )
 
     async def lists(self, caller: str | None = "ann") -> tuple[list[str], list[str], list[JsonObject]]:
-        """Return the URIs of resources, the names of prompts, and all errors that the caller is shown."""
+        """Return the URIs of resources, the names of prompts, and all errors that the caller receives."""
         headers = bearer(caller) if caller else {}
         resources = (await self.client.get("/v1/mcp/resources", headers=headers)).json()
         prompts = (await self.client.get("/v1/mcp/prompts", headers=headers)).json()
@@ -66,8 +66,8 @@ class Attack(Protocol):
 
 @pytest.fixture
 def attack(tmp_path: Path) -> Attack:
-    """Return a function that starts a server with these further lines about the MCP server `files`. A second MCP
-    server, `dead`, never answers; it has the same lines."""
+    """Return a function that starts a server. The function's argument is added to the configuration of the MCP server
+    `files` and of a second MCP server, `dead`, which never answers."""
 
     @asynccontextmanager
     async def attack(lines: str, callers: str = CALLERS) -> AsyncIterator[Attacker]:

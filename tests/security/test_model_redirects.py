@@ -1,5 +1,5 @@
-"""A model's server, or an MCP server, that redirects to another origin receives neither a key nor a conversation
-there."""
+"""If a model's server or an MCP server redirects to another origin, that origin receives neither a key nor a
+conversation."""
 
 import json
 import threading
@@ -22,8 +22,8 @@ KINDS = ["openai_chat", "openai_responses", "anthropic", "google"]
 
 
 class Host(BaseHTTPRequestHandler):
-    """Redirects each request to `away`, with the same method and body; without `away` it answers 500 and records the
-    request. A path with /again is not redirected."""
+    """Redirects each request to `away`, with the same method and body; without `away` the server answers 500 and
+    records the request. Requests for a path with /again are not redirected."""
 
     heard: list[str]
     away: str

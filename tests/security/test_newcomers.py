@@ -1,4 +1,5 @@
-"""Hundreds of new connections at the same moment: a probe for the server's health does not wait for their requests."""
+"""Hundreds of new connections at the same moment: a health probe does not wait for the requests of these
+connections."""
 
 import os
 import select
@@ -15,10 +16,11 @@ from tests.support.server import DEADLINE_SECONDS, Process, serving
 pytestmark = [pytest.mark.anyio, pytest.mark.row("SEC-1")]
 
 COUNT = 600
-"""Connections, each with a request that takes the server more than a millisecond."""
+"""The number of connections. Each sends a request that takes the server more than a millisecond."""
 
 TRIES = 3
-"""On a busy machine the test may be interrupted between the answer and its check of the other connections."""
+"""The number of attempts, because on a busy machine the test may be interrupted between the answer and the check of the
+other connections."""
 
 REQUEST = b"GET /v1/chats HTTP/1.1\r\nhost: localhost\r\n\r\n"
 PROBE = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"

@@ -1,4 +1,4 @@
-"""Two people for one call: the requester cannot approve it, and the approver gets nothing but the question."""
+"""Two people for one call: the requester cannot approve it, and the approver can read only the question."""
 
 import os
 import subprocess

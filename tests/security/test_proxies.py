@@ -65,7 +65,7 @@ async def test_with_tokens_a_proxy_is_welcome(serve: Serve) -> None:
 
 async def test_behind_a_proxy_that_rewrites_host_the_page_signs_in_and_posts(serve: Serve) -> None:
     async with serve(f"[server]\npublic_url = '{PUBLIC}'\n{WITH_TOKENS}") as client:
-        page = {"Origin": PUBLIC}  # and the Host header of this client has the proxy's own name for the server
+        page = {"Origin": PUBLIC}  # the Host header of this client has the name by which the proxy knows the server
         answer = await client.post("/v1/session", headers={**page, "Authorization": f"Bearer {TOKEN}"})
         cookie = answer.headers["set-cookie"]
         assert cookie.startswith("__Host-threadcast-session=")

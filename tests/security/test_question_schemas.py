@@ -1,4 +1,4 @@
-"""Questions and answers that are made to be slow, or to read what they must not: they are refused in bounded time."""
+"""Questions and answers that are meant to be slow, or to read forbidden data, are refused in bounded time."""
 
 import time
 

@@ -41,7 +41,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 async def behind(
     kind: str, directory: Path, monkeypatch: pytest.MonkeyPatch, limits: str = "", **changes: str
 ) -> AsyncIterator[tuple[Proxy, Process, httpx2.AsyncClient]]:
-    """A server with tokens behind the proxy, both running, and a client of the proxy."""
+    """Run a server with tokens behind the proxy; yield the proxy, the server and a client of the proxy."""
     port = free_port()
     with proxied(kind, f"http://127.0.0.1:{port}", directory / "proxy", changes) as proxy:
         monkeypatch.setenv("SSL_CERT_FILE", str(proxy.authority))
@@ -86,7 +86,7 @@ async def test_a_page_is_loaded_signed_in_and_used_through_the_proxy(
         assert refused.status_code == 403
         assert refused.json()["code"] == "forbidden"
         claimed = {"X-Forwarded-Host": "evil.example", "Host": "evil.example", **foreign}
-        if kind == "nginx":  # Caddy has no site of another name, and answers such a request with nothing
+        if kind == "nginx":  # Caddy has no site with another name, and sends an empty answer to such a request
             assert (await client.post("/v1/chats/c1/commands", json=message, headers=claimed)).status_code == 403
             plain = await client.get(f"{proxy.plain_url}/chat?a=b")
             assert (plain.status_code, plain.headers["location"]) == (308, f"{proxy.url}/chat?a=b")

@@ -257,7 +257,7 @@ async def test_refused_connections_that_stay_silent_are_bounded() -> None:
     async with bounded(Limits(), most=1) as (port, metrics), AsyncExitStack() as stack:
         await stack.enter_async_context(connected(port))
         lines = [await stack.enter_async_context(connected(port)) for _ in range(LINGERING_MAX + 20)]
-        with anyio.fail_after(0.9):  # fewer than the connections that linger
+        with anyio.fail_after(0.9):  # 20 refusals are fewer than the number of connections that linger
             while refused(metrics, "total") < 20:
                 await anyio.sleep(0.01)
         for line in lines:
@@ -266,8 +266,8 @@ async def test_refused_connections_that_stay_silent_are_bounded() -> None:
 
 
 async def test_a_connection_that_is_reset_after_its_answer_is_freed_at_once() -> None:
-    """The connection's timer for the next request kept it for 75 s, so that resets without pause took megabytes per
-    second."""
+    """Before, the timer for the next request kept such a connection in memory for 75 s, so that resets without pause
+    took megabytes per second."""
 
     def waiting() -> int:
         found = [each for each in gc.get_objects() if isinstance(each, BoundedConnection)]

@@ -37,7 +37,7 @@ async def _raw(server: Process, *lines: str) -> bytes:
 
 
 async def test_a_cookie_that_another_host_has_planted_signs_nobody_in(server: Process) -> None:
-    """Another host of the domain can set cookies for all of it, but none with the prefix `__Host-`."""
+    """Another host of the domain can set cookies for the whole domain, but no cookie with the prefix `__Host-`."""
     planted = {"Cookie": f"threadcast-session={token_of('mallory')}"}
     async with httpx2.AsyncClient(base_url=server.url, timeout=30) as client:
         for more in ({"Origin": PUBLIC}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {}):

@@ -37,7 +37,7 @@ def is_in(page: Page, name: str) -> None:
 
 
 def asks(page: Page) -> None:
-    """Check that the page asks before it signs eve in, with the harmless answer first."""
+    """Check that the page asks before it signs eve in, and that the harmless answer has the focus."""
     dialog = page.get_by_role("dialog", name="Sign in as eve instead of ann?")
     expect(dialog).to_be_visible()
     expect(dialog.get_by_role("button", name="Stay signed in as ann")).to_be_focused()
@@ -63,12 +63,12 @@ def test_a_foreign_page_replaces_no_login_by_any_way_of_opening_a_link(
     with evil.expect_popup() as opened:  # a new tab
         evil.evaluate("link => void window.open(link)", link)
     asks(opened.value)
-    with evil.expect_popup() as opened:  # a tab that already shows the page, in whose address only the hash changes
+    with evil.expect_popup() as opened:  # a tab that already shows the page; only the hash of its address changes
         evil.evaluate("url => { window.tab = window.open(url, 'tab'); }", server.url)
     is_in(opened.value, "ann")
     evil.evaluate("link => { window.tab.location = link; }", link)
     asks(opened.value)
-    evil.goto(link)  # the same tab, as a click would do
+    evil.goto(link)  # the link replaces the page in the same tab, as a click would do
     asks(evil)
     evil.reload()
     is_in(evil, "ann")

@@ -1,5 +1,5 @@
 """Attempts of one caller to fill the store with files, messages, imports and copies, and the memory and disk of a
-process with bodies. Each test attacks a real server over a socket, and another caller goes on.
+process with bodies. Each test attacks a real server over a socket, while another caller's requests are still answered.
 """
 
 import os
@@ -156,7 +156,7 @@ async def test_an_import_counts_before_it_is_stored(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def stalled(server: Process, path: str, announced: int, sent: int, who: dict[str, str]) -> AsyncIterator[None]:
-    """A request whose body stops after `sent` bytes, while the block runs."""
+    """Send a request whose body stops after `sent` bytes, and keep the request open while the block runs."""
     port = urlsplit(server.url).port
     assert port is not None
     head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {who['Authorization']}\r\n"

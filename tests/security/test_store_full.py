@@ -52,7 +52,7 @@ async def test_a_full_store_refuses_clearly_keeps_all_and_takes_more_after_a_del
                 break
         assert (refused.status_code, refused.json()["code"]) == (503, "store_full")
         other = redis.Redis(unix_socket_path=str(tmp_path / "data/store/store.sock"))
-        other.config_set("maxmemory", 24 * MIB)  # a little less, so that freed buffers do not end the shortage
+        other.config_set("maxmemory", 24 * MIB)  # a slightly lower limit, so that freed buffers do not end the shortage
         assert "memory is full" in await ready(server.url, 503)
 
         async def is_told() -> bool:
@@ -81,7 +81,7 @@ async def test_the_private_store_and_the_compose_file_set_a_limit_and_discard_no
     lines = (ROOT / "compose.yaml").read_text().partition("      - |\n")[2].partition("    volumes:\n")[0]
     programs = tmp_path / "bin"
     programs.mkdir()
-    entry = programs / "docker-entrypoint.sh"  # stands for the image's entry point, which runs its arguments
+    entry = programs / "docker-entrypoint.sh"  # takes the place of the image's entry point, which runs its arguments
     entry.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     entry.chmod(0o755)
     shell = ["sh", "-c", textwrap.dedent(lines).replace("$$", "$")]

@@ -44,7 +44,7 @@ async def begun(bob: httpx2.AsyncClient, stack: AsyncExitStack, chats: list[str]
     assert answer.status_code == 200
     types: Counter[str] = Counter()
     lines = answer.aiter_lines()
-    stack.callback(str, lines)  # keeps the lines: when their iterator is freed, it closes the stream
+    stack.callback(str, lines)  # keeps the iterator alive: when it is freed, it closes the stream
     with anyio.fail_after(DEADLINE_SECONDS):
         while types.total() < len(chats):
             line = await anext(lines)
@@ -54,7 +54,7 @@ async def begun(bob: httpx2.AsyncClient, stack: AsyncExitStack, chats: list[str]
 
 
 async def refusal(client: httpx2.AsyncClient, path: str) -> httpx2.Response:
-    """Ask for a stream that is refused; a stream that begins fails the test, and is not waited for."""
+    """Ask for a stream, which must be refused. If the stream begins, the test fails at once."""
     async with client.stream("GET", path) as answer:
         assert (answer.status_code, answer.headers["content-type"]) == (429, "application/json")
         await answer.aread()
@@ -120,7 +120,7 @@ async def test_a_caller_watches_a_bounded_number_of_chats_also_on_streams_that_c
                 assert answer.status_code == 200, "streams of one chat have a bound of their own"
             ann = await stack.enter_async_context(httpx2.AsyncClient(base_url=server.url, headers=bearer("ann")))
             assert await begun(ann, stack, ["f", "g"]) == {"snapshot": 2}
-        with anyio.fail_after(DEADLINE_SECONDS):  # closed streams give their chats back
+        with anyio.fail_after(DEADLINE_SECONDS):  # chats of closed streams no longer count
             while (await bob.post("/v1/streams/changing", json={"add": []})).status_code != 404:
                 await anyio.sleep(0.02)
         async with AsyncExitStack() as stack:

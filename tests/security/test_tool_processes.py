@@ -25,7 +25,7 @@ pytestmark = [
 
 IS_ROOT = os.geteuid() == 0
 PYTHON = "/usr/bin/python3"
-"""An interpreter that every user may run; that of the tests may be in root's home directory."""
+"""An interpreter that every user may run. The interpreter of the tests may be in root's home directory."""
 
 DROP = (
     *("setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"),
@@ -56,7 +56,7 @@ async def run(path: str, ctx: ToolContext) -> str:
 
 @pytest.fixture
 def base() -> Iterator[Path]:
-    """A directory that every user may enter; that of pytest is its user's alone."""
+    """A directory that every user may enter. Pytest's own temporary directory is open only to the user of the tests."""
     directory = Path(tempfile.mkdtemp(prefix="threadcast-test-"))
     directory.chmod(0o755)
     yield directory
@@ -91,7 +91,7 @@ async def ask_tool(server: Process, tool: str, **arguments: str) -> str:
     async with watching(server.url, chat_id) as watcher:
         await command(server.url, chat_id, user_message("a", f"call {tool} {json.dumps(arguments)}"))
         await watcher.at_rest()
-        text, _ = answers_in(watcher)[0]  # the end of a background process may be a further message
+        text, _ = answers_in(watcher)[0]  # the end of a background process may add another message
         return text
 
 
@@ -183,8 +183,8 @@ async def test_variables_of_a_program_do_not_act_on_the_process_that_gives_up_ro
 
 @asynccontextmanager
 async def unprivileged(base: Path, environment: Mapping[str, str]) -> AsyncIterator[Process]:
-    """Start a server that is not root's. If the tests run as root, the server runs as a user without rights except to
-    read files, since the interpreter may be in root's home directory."""
+    """Start a server that does not run as root. If the tests run as root, the server runs as a user without rights
+    except to read files, since the interpreter may be in root's home directory."""
     process = Process(
         ["serve", "--memory", "--port", "0", "--config", str(base / "threadcast.toml")],
         base / "log",
@@ -225,7 +225,7 @@ async def test_doctor_and_log_explain_programs_that_their_user_may_not_reach(bas
     servers = {
         "closed": (str(private / "program"), [], "may not run", f"{private}/program could not be started: Permission"),
         "unread": (PYTHON, [str(private / "server.py")], "may not read", "Permission denied"),
-        # Another sh, which the user may run, must not be started instead.
+        # Another sh in the PATH, which the user may run, must not be started instead.
         "shadowed": ("sh", ["-c", "exit 9"], "may not run", f"{private}/sh could not be started: Permission denied"),
         "absent": ("no-such-program", [], "no such program", "there is no such program in PATH"),
     }

@@ -1,4 +1,4 @@
-"""Two principals on two web processes and a worker: a stranger tries every route, and gets nothing of the owner's.
+"""Two principals on two web processes and a worker: a stranger tries every route, and receives no data of the owner.
 
 `python -m tests.fuzz.principals` does the same for a chosen time.
 """
@@ -16,8 +16,8 @@ from threadcast.api.operation import Answer, Operation, Parameter
 pytestmark = pytest.mark.anyio
 
 SECONDS, ATTEMPTS_MIN = 6.0, 600
-"""Minimum duration and number of attempts for each of the two kinds of strangers. An idle machine makes them in some 15
-s; preparing and comparing takes as long again."""
+"""Minimum duration and number of attempts for each of the two kinds of strangers. On an idle machine these attempts
+take some 15 s; preparing and comparing takes another 15 s."""
 
 
 @pytest.mark.slow(60)

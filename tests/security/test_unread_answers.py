@@ -28,7 +28,7 @@ ANN, BOB = bearer("ann"), bearer("bob")
 
 
 class Unread:
-    """A client that asks for `path` and reads nothing until `read`."""
+    """A client that asks for `path` and reads nothing until `read` is called."""
 
     def __init__(self, server: Process, path: str) -> None:
         self._socket = socket.socket()
@@ -66,8 +66,8 @@ class Unread:
 
 @asynccontextmanager
 async def _server(directory: Path, **limits: int) -> AsyncIterator[tuple[Process, httpx2.AsyncClient, str]]:
-    """Run a server whose caller `ann` has the chat `big`, 1 MB long. Yields it, a client of `ann`, and the path of a
-    file of 8 MB."""
+    """Run a server whose caller `ann` has the chat `big`, 1 MB long. Yields the server, a client of `ann`, and the path
+    of a file of 8 MB."""
     config = tokens(ann='permissions = ["metrics"]', bob="")
     config += "[limits]\n" + "".join(f"{name} = {value}\n" for name, value in limits.items())
     async with (

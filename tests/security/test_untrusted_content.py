@@ -1,4 +1,4 @@
-"""Untrusted content: what strangers wrote must not make a sensitive tool run without a person."""
+"""Untrusted content: a text by strangers must not make a sensitive tool run without a person's approval."""
 
 import json
 import sys
@@ -31,12 +31,12 @@ Opened = Callable[[], AbstractAsyncContextManager[Process]]
 
 @pytest.fixture
 def opened(tmp_path: Path) -> Opened:
-    """Run a server that keeps its data: the next server of a test continues with the chats of the one before."""
+    """Run a server that keeps its data: the next server of a test continues with the chats of the previous server."""
     return partial(serving, tmp_path, config=MARKED, app=APP, is_durable=True)
 
 
 async def says(server: Process, tab: Watcher, request_id: str, text: str, **more: object) -> None:
-    """Send a message, and wait until its run rests or asks."""
+    """Send a message, and wait until its run has ended or asks a person."""
     await command(server.url, tab.chat_id, user_message(request_id, text, **more))
 
     def is_over(tab: Watcher) -> bool:

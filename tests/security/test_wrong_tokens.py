@@ -1,4 +1,5 @@
-"""Floods of requests with wrong tokens or none: slowed, logged with a bound, and harmless to callers with a token."""
+"""Floods of requests with wrong tokens or none: the answers are slowed, the log is bounded, and callers with a token
+are not affected."""
 
 import time
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from threadcast.settings.limits import DEFAULT_LIMITS
 pytestmark = pytest.mark.anyio
 
 DEADLINE_SECONDS = 8.0
-"""Less than the time by which the servers of these tests slow an answer."""
+"""Time limit of an answer; less than the 10 s by which the servers of these tests slow an answer."""
 
 FREE = 3
 WRONG = {"Authorization": "Bearer wrong"}
@@ -57,7 +58,8 @@ async def test_wrong_tokens_are_slowed_and_a_valid_one_of_the_same_address_is_no
             for _ in range(20):
                 assert (await client.get("/v1/chats", headers=bearer("ann"))).status_code == 200
                 assert (await client.get("/livez")).status_code == 200
-            # Another user of the browser is no wrong token: the page must notice at once.
+            # Another user of the same browser does not count as a wrong token, because the page must notice the change
+            # at once.
             other = await client.get("/v1/chats", headers={**bearer("ann"), "Threadcast-Principal": "bob"})
             assert other.status_code == 401
             assert answered == []
@@ -92,7 +94,7 @@ async def test_slowed_answers_hold_few_connections(tmp_path: Path) -> None:
 
 
 async def test_behind_a_proxy_each_caller_counts_for_itself(tmp_path: Path) -> None:
-    """The tests' own address is one of a trusted proxy, as loopback always is."""
+    """The tests connect from loopback, which always counts as a trusted proxy."""
     async with serving(tmp_path) as (server, client):
 
         async def is_slowed(forwarded_for: str) -> bool:

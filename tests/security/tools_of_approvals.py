@@ -1,4 +1,4 @@
-"""Tools for `test_approvals.py`: the file of the tools of a server that runs as a process of its own."""
+"""Tools for `test_approvals.py`: a server in a separate process loads this file."""
 
 from threadcast import tool
 from threadcast.tools.agents import delegate

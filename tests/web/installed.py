@@ -1,7 +1,7 @@
 """Runs tests with node: compiles them once a session, and skips them with a reason if node is missing.
 
 `scripts/web` installs the needed packages into `web/node_modules`; these tests do not use the network. Each package of
-`web/` has its tests in `test/*.test.ts`; those of the page test the parts that need no browser.
+`web/` has its tests in `test/*.test.ts`; the tests of the page cover the parts that need no browser.
 """
 
 import os
@@ -20,12 +20,12 @@ CLIENT = WEB / "client"
 APP = WEB / "app"
 
 NODE_SECONDS = 120
-"""For one file of node's tests, on a busy machine; each test in it has a deadline of its own."""
+"""Maximum seconds of one file of node's tests on a busy machine; each test in the file has its own deadline."""
 
 
 @cache
 def node_is_missing() -> str:
-    """Return why these tests cannot run; "" if they can."""
+    """Return why these tests cannot run, or "" if they can run."""
     if shutil.which("node") is None:
         return "node is not installed; with it, `scripts/web` installs what this test needs"
     if not _compiler().exists():

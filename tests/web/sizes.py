@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 CLIENT_MAX_BYTES = 13_500
-"""gzipped. It includes the code for browsers without a SharedWorker, because that code may not be loadable when it is
-needed."""
+"""Maximum bytes of the client library, gzipped. The library includes the code for browsers without a SharedWorker,
+because that code may not be loadable when it is needed."""
 
 PAGE_MAX_BYTES = 90_000
-"""gzipped; kB are thousands. All scripts and style sheets that a browser fetches until an open chat with an answer in
-Markdown is painted, the SharedWorker's script among them. Formulas, diagrams, colours of code and settings are loaded
-later."""
+"""Maximum bytes, gzipped, of all scripts and style sheets that a browser fetches until an open chat with an answer in
+Markdown is painted, including the SharedWorker's script. A kB is 1,000 bytes. Formulas, diagrams, colours of code and
+settings are loaded later."""
 
 GZIP_LEVEL = 6
-"""That of `server/threadcast/api/page.py`."""
+"""The level of `server/threadcast/api/page.py`."""
 
 CLIENT_GZIP_LEVEL = 9
 """The best compression of gzip, as for a bundle that is compressed once."""
@@ -40,13 +40,14 @@ CLIENT_GZIP_LEVEL = 9
 BUNDLE_SECONDS = 60
 
 STATIC_IMPORT = re.compile(r"""(?:\bfrom|\bimport)\s*["']\./([\w.-]+\.js)["']""")
-"""`import … from "./a.js"`, `import "./a.js"`: loaded before the page runs; `import("./a.js")` is not."""
+"""Matches `import … from "./a.js"` and `import "./a.js"`, which load before the page runs, but not
+`import("./a.js")`."""
 
 LATER_IMPORT = re.compile(
     r"""import\([`"']\./(?:markdown|queue)-[\w-]+\.js[`"']\)[^[]*?__vite__mapDeps\(\[([\d,]+)\]\)"""
 )
-"""Matches Vite's import of a file with its imports and style sheets, which it numbers in a list of names. An open chat
-imports its Markdown and its queue of unsent messages."""
+"""Matches Vite's dynamic import of a file, with the numbers of that file's imports and style sheets in Vite's list of
+names. An open chat imports its Markdown and its queue of unsent messages."""
 
 LIST_OF_LATER = re.compile(r"m\.f=(\[[^\]]*\])")
 

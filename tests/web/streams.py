@@ -31,8 +31,8 @@ def recorded_streams() -> list[JsonObject]:
 
 
 def agent_steps() -> Iterator[Event]:
-    """Yield the events of two durable runs: the first one has more steps than a state keeps; after its end, ends arrive
-    for a step that is kept and for one that is not."""
+    """Yield the events of two durable runs: the first run has more steps than a state keeps. After that run, the ends
+    of two steps arrive; the state still has one of these steps."""
     for number in range(AGENT_STEPS_KEPT + 5):
         yield _step("r1", number, "running")
         if number % 3 == 0:

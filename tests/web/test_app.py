@@ -1,4 +1,4 @@
-"""Tests the parts of the page that need no browser. tests/browser tests the rest."""
+"""Tests the parts of the page that need no browser. tests/browser tests the other parts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The programs in web/client/README.md compile and print what the page says, with a real server."""
+"""The programs in web/client/README.md compile, and with a real server they print what the page says."""
 
 import os
 import re

@@ -37,7 +37,7 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Window:
-    """The window of the extension. `shown` has what it has shown, and `until` waits for a text."""
+    """The window of the extension. `shown` has the texts that the window has shown, and `until` waits for a text."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process = process

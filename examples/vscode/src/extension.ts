@@ -1,8 +1,8 @@
 /**
  * An assistant in VS Code: this window joins a chat, and carries out the tools of an editor.
  *
- * The client keeps and resumes the connection, claims each call so that only one of two windows carries it out, and
- * keeps messages that are sent offline. This file names the tools, and connects the chat to the window.
+ * The client keeps and resumes the connection, claims each call so that only one of two windows carries out the call,
+ * and keeps messages that the user sends offline. This file names the tools, and connects the chat to the window.
  */
 
 import * as vscode from "vscode";

@@ -1,7 +1,7 @@
 /**
  * Asks for approval before a tool runs, and shows the questions of agents and tools. The question may be answered here
- * or in a browser, and the first answer counts. VS Code cannot close a message, so an answer to a question that is
- * already decided is not sent.
+ * or in a browser, and the first answer takes effect. VS Code cannot close a message, so an answer to a question that
+ * is already decided is not sent.
  */
 
 import * as vscode from "vscode";
@@ -38,7 +38,7 @@ export class Questions {
     this.chat.decide(reason.tool_call_id, choice !== DENY, choice === ALWAYS ? { remember: "tool" } : {});
   }
 
-  /** Shows the question, and then takes one of its options, a text, or JSON. */
+  /** Shows the question and asks for one of its options, a text, or JSON. */
   private async askPerson(reason: PauseReason): Promise<void> {
     const { text, options, schema } = reason.question ?? { text: reason.command ?? "" };
     const who = reason.tool_name ? `${reason.tool_name} asks` : "The assistant asks";
@@ -72,7 +72,9 @@ function parsed(text: string): unknown {
   }
 }
 
-/** A key that includes the arguments, because the same call may be asked about again with other arguments. */
+/**
+ * Returns a key that includes the arguments, because the server may ask about the same call again with other arguments.
+ */
 function keyOf({ tool_call_id, input_hash }: PauseReason): string {
   return `${tool_call_id} ${input_hash ?? ""}`;
 }

@@ -28,7 +28,7 @@ const ours = new URLSearchParams(location.search).has("plain")
   : new ThreadcastTransport(connect({ url: location.origin }));
 const transport: ChatTransport<UIMessage> = ours ?? new DefaultChatTransport({ api: "/ai-sdk/chat" });
 
-/** Returns the messages of the chat, for a page that loads; none for a chat that does not exist yet. */
+/** Returns the messages of the chat for a page that loads, or an empty list if the chat does not exist yet. */
 async function loaded(): Promise<UIMessage[]> {
   const answer = await fetch(`/ai-sdk/chat/${encodeURIComponent(id)}`);
   return answer.ok ? answer.json() : [];
