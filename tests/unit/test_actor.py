@@ -112,6 +112,19 @@ async def test_a_command_that_came_while_the_chat_was_given_back_is_answered(har
     assert [text for role, text in await harness.texts() if role == "user"] == ["one", "two"]
 
 
+async def test_a_command_does_not_wait_for_the_compaction_of_its_chat(harness: Harness) -> None:
+    await harness.post(say("one"))
+    actor = await harness.actor("w1")
+    held = harness.store.hold("read_log")  # never released: the first compaction has to be given up
+    async with harness.owning(actor) as owner:
+        await held.entered()
+        await harness.post(say("two"))
+        actor.notify()
+        assert await owner.over() is End.RELEASED
+    assert [text for role, text in await harness.texts() if role == "user"] == ["one", "two"]
+    assert await harness.folded_log() == await harness.state()
+
+
 async def test_a_signal_that_comes_while_the_inbox_is_being_read_is_not_forgotten(harness: Harness) -> None:
     await harness.post(say("write", model=HANG))
     actor = await harness.actor("w1")

@@ -1,10 +1,9 @@
 """Runs one owned chat: takes commands, decides them, appends the results, and starts and stops the run (DISPATCH §5).
 
-An actor lives from a claim until it releases the chat. The actor appends a fence before it reads the log, so that no
-other worker can append to the log that the actor folds. The actor's loop takes commands in the order of the inbox,
-while the run continues in a separate task. Therefore aborts, decisions and parameters never wait for a model. When the
-chat has no work, or only a person can continue the run, the actor releases the chat and ends; the log contains the
-paused run.
+An actor lives from a claim until it releases the chat. It appends a fence before it reads the log, so that no other
+worker can append to the log that the actor folds. Its loop takes commands in the order of the inbox, while the run
+continues in a separate task. Therefore aborts, decisions and parameters never wait for a model. When the chat has no
+work, or only a person can continue the run, the actor releases the chat and ends; the log contains the paused run.
 """
 
 import time
@@ -56,8 +55,7 @@ _log = structlog.get_logger()
 
 COMMANDS_AT_ONCE = 8  # read in one call; a part of an import has 512 KiB, and a command has up to 16 MiB
 POISON_ATTEMPTS = 3
-"""The number of takeovers without progress after which the open run is ended, or the next command given up, as their
-cause (DESIGN §4.7)."""
+"""Takeovers without progress after which the open run or the next command is given up as their cause (DESIGN §4.7)."""
 
 DRAIN_TOOL_SECONDS = 0.7
 """Seconds that a running tool may continue when the worker drains: a planned hand-over takes ≤ 1 s (DESIGN §4.6)."""
@@ -83,11 +81,13 @@ class Actor:
         self._titling = Titling(context, self._on_task_end)
         self._processes = ChatProcesses(context, chat_id, lambda: self._wake.set())
         self._slot = RunSlot(context.slots, chat_id)
+        self._compaction = anyio.CancelScope()
 
     def notify(self) -> None:
-        """Tell the actor that its inbox has a command."""
+        """Tell the actor that its inbox has a command, which does not wait for a compaction."""
         self._has_inbox_signal = True
         self._wake.set()
+        self._compaction.cancel()
 
     def drain(self) -> None:
         """Give the chat to another worker at the next safe point."""
@@ -207,7 +207,12 @@ class Actor:
         if not await self._outlast_former_owner(writer):
             return  # `_work` ends the actor
         if writer.state.private.attempts >= POISON_ATTEMPTS:
-            await self._blame(writer)
+            self._context.metrics.poisoned.inc()
+            if writer.state.private.run is not None:
+                _log.error("run.crash_loop", chat_id=self.chat_id)
+                await writer.commit(lambda builder: fail_run(builder, CRASH_LOOP))
+            else:
+                await give_up_first(self._context.store, self._retry_policy, writer)
         lost = self._processes.lost(writer.state)
         if lost or writer.state.private.run is not None:
             self._start(writer, tasks, await writer.commit(lambda builder: self._mend(builder, lost)))
@@ -227,14 +232,6 @@ class Actor:
     def _former_wait_seconds(self, writer: Writer) -> float:
         tools = self._context.profiles.tools_of(writer.state)
         return self._former.wait_seconds(writer.state, tools, self._processes)
-
-    async def _blame(self, writer: Writer) -> None:
-        self._context.metrics.poisoned.inc()
-        if writer.state.private.run is not None:
-            _log.error("run.crash_loop", chat_id=self.chat_id)
-            await writer.commit(lambda builder: fail_run(builder, CRASH_LOOP))
-            return
-        await give_up_first(self._context.store, self._retry_policy, writer)
 
     def _mend(self, builder: EntryBuilder, lost: Sequence[str] = ()) -> Step:
         """Write how the previous owner's processes (`lost`) and its run ended, and return the run's next step."""
@@ -356,9 +353,12 @@ class Actor:
         self._slot.free()
         check_ms = self._slot.check_ms() if writer.state.runtime.waits_for is not None else None
         when_ms = when_ms if check_ms is None else writer.now_ms() + check_ms
-        short = await self._retry_policy.until_answered(
-            lambda: compacted(store, writer.state, writer.checkpoint_policy)
-        )
+        with anyio.CancelScope() as self._compaction:
+            short = await self._retry_policy.until_answered(
+                lambda: compacted(store, writer.state, writer.checkpoint_policy)
+            )
+        if self._compaction.cancelled_caught:
+            return False
         answer = await self._retry_policy.until_answered(
             lambda: store.release(self.chat_id, worker, head, when_ms, short)
         )
