@@ -92,24 +92,25 @@ def build_app(
 ) -> Starlette:
     """Return the web application. Without tokens the guard accepts requests of this machine alone (`guard.py`).
     `public_url`: `server.public_url`. The directory `pages` is served at /pages/; '' for none."""
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=cors_origins,
+        allow_methods=["GET", "POST", "DELETE"],
+        allow_headers=[
+            "Authorization",
+            "Content-Type",
+            "Last-Event-ID",
+            "Prefer",
+            "Threadcast-Forward-Authorization",
+            "Threadcast-Principal",
+        ],
+        expose_headers=["Retry-After"],
+        max_age=PREFLIGHT_SECONDS,
+    )
     app = Starlette(
         routes=[*_OWN, *door_routes(edge.doors.open), *page_routes(edge.frame_origins, pages)],
         middleware=[
-            Middleware(
-                CORSMiddleware,
-                allow_origins=cors_origins,
-                allow_methods=["GET", "POST", "DELETE"],
-                allow_headers=[
-                    "Authorization",
-                    "Content-Type",
-                    "Last-Event-ID",
-                    "Prefer",
-                    "Threadcast-Forward-Authorization",
-                    "Threadcast-Principal",
-                ],
-                expose_headers=["Retry-After"],
-                max_age=PREFLIGHT_SECONDS,
-            ),
+            *([cors] if cors_origins else ()),  # without it, the guard refuses every request of a foreign origin
             Middleware(
                 ErrorBoundary,
                 requests=edge.metrics.http_requests,

@@ -181,6 +181,17 @@ async def test_a_deleted_chat_ends_its_streams_and_answers_404_to_every_verb(
     assert chat_id not in [item["id"] for item in listed]
 
 
+async def test_a_stream_opened_after_the_delete_is_refused_although_others_still_watch(
+    server: Process, client: httpx2.AsyncClient, chat_id: str
+) -> None:
+    await talk(server.url, chat_id, "hello")
+    async with watching(server.url, chat_id) as watcher:
+        await watcher.until(lambda each: each.snapshots)
+        assert (await client.delete(f"/v1/chats/{chat_id}")).status_code == 200
+        answer = await client.get("/v1/chats/subscribe", params={"chat_id": chat_id})
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
 @pytest.mark.row("AUTH-2", "CMD-4")
 async def test_abort_answers_the_same_for_an_unknown_a_foreign_and_a_deleted_chat(tmp_path: Path) -> None:
     abort = {"type": "abort", "client_request_id": "stop"}

@@ -19,7 +19,7 @@ from threadcast.base.telemetry import Metrics
 from threadcast.fanout.connection import Put, put_nothing
 from threadcast.http.admission import Connections
 from threadcast.http.direct_send import DirectSend
-from threadcast.http.extensions import ABORT, DIRECT_SEND, LARGE_SEND
+from threadcast.http.extensions import ABORT, BEGIN_DIRECT
 from threadcast.http.server import serving
 from threadcast.http.sockets import listening
 from threadcast.settings.limits import Limits
@@ -38,12 +38,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 class Answer:
     """A request whose answer has begun with the head of a stream."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, large: DirectSend | None) -> None:
         self.scope = scope
         self.receive = receive
         self._send = send
-        self.put: Put = scope["extensions"][DIRECT_SEND]()
-        self.large: DirectSend | None = scope["extensions"][LARGE_SEND]()
+        self.large = large
+        self.put: Put = put_nothing if large is None else large.put
         self.abort: Callable[[], None] = scope["extensions"][ABORT]
         self.is_done = anyio.Event()
 
@@ -53,14 +53,18 @@ class Answer:
 
 
 @asynccontextmanager
-async def answered(method: str = "GET") -> AsyncIterator[tuple[Answer, socket.socket]]:
-    """Yield an answer that has begun, and its reader's socket."""
+async def answered(method: str = "GET", first: bytes = b"") -> AsyncIterator[tuple[Answer, socket.socket]]:
+    """Yield an answer that has begun, and its reader's socket. The block `first` is put in the same turn of the loop as
+    the head."""
     answers: list[Answer] = []
     begun = anyio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        answers.append(Answer(scope, receive, send))
+        start = {"type": "http.response.start", "status": 200, "headers": []}
+        large = await scope["extensions"][BEGIN_DIRECT](send, start)
+        if large is not None and first:
+            assert large.put(first)
+        answers.append(Answer(scope, receive, send, large))
         begun.set()
         await answers[0].is_done.wait()
 
@@ -224,7 +228,7 @@ async def test_a_snapshot_of_any_size_follows_the_head_and_blocks_follow_the_sna
     async with answered() as (answer, reader):
         large = answer.large
         assert large is not None
-        assert large.is_ready(), "nothing but the head waits"
+        assert large.is_ready(), "nothing waits"
         snapshot = b"s" * 3_000_000
         assert not large.put_large([memoryview(snapshot)[:2_999_999], b"\nid: 1\n\n"])
         assert not large.is_ready()
@@ -240,11 +244,22 @@ async def test_a_snapshot_of_any_size_follows_the_head_and_blocks_follow_the_sna
         assert large.is_ready()
 
 
-async def test_a_small_snapshot_leaves_with_the_head_and_nothing_waits_for_it() -> None:
+async def test_the_first_block_leaves_with_the_head_in_one_write() -> None:
+    async with answered(first=b"snapshot") as (answer, reader):
+        taken = await asyncio.get_running_loop().sock_recv(reader, 65_536)
+        assert taken.startswith(b"HTTP/1.1 200 ")
+        assert body_of(taken) == b"snapshot"
+        assert answer.put(b"next")
+        assert body_of(taken + await read_until(reader, b"next\r\n")) == b"snapshotnext"
+
+
+async def test_a_head_without_a_block_is_sent_at_the_end_of_its_turn() -> None:
     async with answered() as (answer, reader):
+        taken = await read_until(reader, b"\r\n\r\n")
+        assert taken.count(b"HTTP/1.1 200 ") == 1
         assert answer.large is not None
         assert answer.large.put_large([b"snapshot"])
-        assert body_of(await read_until(reader, b"snapshot\r\n")) == b"snapshot"
+        assert body_of(taken + await read_until(reader, b"snapshot\r\n")) == b"snapshot"
 
 
 async def test_a_snapshot_for_a_reader_that_has_left_goes_nowhere() -> None:

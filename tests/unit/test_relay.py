@@ -14,7 +14,7 @@ from tests.unit.readers import Socket, reading
 from threadcast.actor.writer import Writer
 from threadcast.chat.entries import FORMAT_VERSION
 from threadcast.fanout.hub import Hub
-from threadcast.fanout.relay import AT_ONCE_READERS
+from threadcast.fanout.relay import AT_ONCE_READERS, OWNER_SECONDS
 from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS
 from threadcast.store.ports import AppendRequest, PostRequest
 from threadcast_protocol.wire.errors import Unavailable
@@ -30,6 +30,37 @@ pytestmark = pytest.mark.anyio
 def reloads(harness: Harness, reason: str) -> float:
     found = harness.metrics.registry.get_sample_value("threadcast_relay_reloads_total", {"reason": reason})
     return found or 0.0
+
+
+# who may join
+
+
+async def test_an_open_relay_answers_for_the_store_that_a_chat_is_the_callers_own(harness: Harness) -> None:
+    writer = await harness.writer()
+    await writer.commit(title("a"))
+    asked = harness.store.calls
+
+    async def asks(hub: Hub, principal_id: str = "local", *, is_hidden: bool = False) -> bool:
+        before = asked["meta"]
+        assert await hub.is_hidden(CHAT, principal_id) == is_hidden
+        return asked["meta"] > before
+
+    async with Hub(harness.store, harness.metrics).running() as hub:
+        assert await asks(hub), "no relay is open"
+        async with reading(hub) as socket:
+            await stands(socket, writer)
+            assert not await asks(hub)
+            assert await asks(hub, "eve", is_hidden=True), "as for an unknown chat, so that its time tells nothing"
+            socket.relay.changed_at -= OWNER_SECONDS
+            socket.relay.checked_at -= OWNER_SECONDS
+            assert await asks(hub), "another process may have deleted the chat meanwhile"
+            hub.found(CHAT)
+            assert not await asks(hub), "the answer to one reader serves the next"
+            hub.deleted()
+            assert await asks(hub), "this process has deleted a chat since"
+            await writer.commit(title("b"))
+            await is_right(harness, socket, writer)
+            assert not await asks(hub), "an entry shows that the chat exists"
 
 
 # what is heard

@@ -40,6 +40,8 @@ def stream_id_word(tag: str, stream_position: Position) -> str:
 def parse_stream_ids(text: str, chat_ids: Collection[str]) -> dict[str, Position]:
     """Return the client's position in each chat of `chat_ids` whose part in the id `text` is readable. For a single
     chat, `text` may also be the id of a stream of only this chat."""
+    if not text:
+        return {}
     if len(chat_ids) == 1 and (single := Position.parse(text)) is not None:
         return dict.fromkeys(chat_ids, single)
     told: dict[str, Position | None] = {}

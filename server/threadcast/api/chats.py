@@ -33,7 +33,7 @@ from threadcast.chat.exports import tree_of
 from threadcast.chat.internal_commands import BeginSubchat, decode_inbox_body
 from threadcast.chat.outbound import deleted
 from threadcast.chat.owner_state import OwnerState, resume_is_possible
-from threadcast.store.families import delete_children, delete_family
+from threadcast.store.families import delete_children
 from threadcast.store.history import NoLongerHeld, state_at
 from threadcast.store.ports import ChatMeta, Inbox, Index, list_owner_of
 from threadcast_protocol.fold.snapshot import snapshot_of
@@ -174,7 +174,7 @@ async def delete_own_chat(request: Request) -> Response:
         raise NotFound("no such chat")
     if parent := meta.parent or await parent_of_new(edge.store, chat_id):
         await lay_down_internal(edge, meta.owner, parent, deleted(chat_id))
-    if not await delete_family(edge.store, chat_id, meta.owner):
+    if not await edge.delete(chat_id, meta.owner):
         raise NotFound("no such chat")
     return answer(200, Status("deleted"))
 

@@ -27,6 +27,7 @@ from threadcast.profiles.endpoint_rules import EndpointRule
 from threadcast.profiles.profile import Profiles
 from threadcast.settings.doors import Doors
 from threadcast.settings.limits import Limits
+from threadcast.store.families import delete_family
 from threadcast.store.ports import ChatMeta, Store
 from threadcast_protocol.wire.errors import BadRequest, IdTaken, NotFound, TooLarge
 from threadcast_protocol.wire.ids import check_chat_id
@@ -139,6 +140,15 @@ class Edge:
             raise NotFound("no such chat")
         return meta
 
+    async def delete(self, chat_id: str, owner: str) -> bool:
+        """Delete a chat and the chats that its tools began (`delete_family`), and let requests to this process know at
+        once. Returns False when the chat is unknown or
+        belongs to another user. Raises Unavailable."""
+        try:
+            return await delete_family(self.store, chat_id, owner)
+        finally:
+            self.hub.deleted()
+
     async def is_hidden(self, chat_id: str, principal: Principal) -> bool:
         """Return whether the id belongs to another principal's chat. The caller must not notice that the chat exists,
         so it gets the same stream as for an unknown chat.
@@ -146,10 +156,14 @@ class Edge:
         Raises:
             NotFound: the caller has deleted the chat.
         """
+        if self.hub.is_lately_own(chat_id, principal.id):
+            return False
         try:
-            await self.own_or_new(chat_id, principal)
+            meta = await self.own_or_new(chat_id, principal)
         except IdTaken:
             return True
+        if meta is not None:
+            self.hub.found(chat_id)
         return False
 
 

@@ -150,6 +150,7 @@ class ErrorBoundary:
         self._app = app
         self._refused_tokens = refused_tokens or RefusedTokens()
         self._requests = requests
+        self._counters: dict[tuple[str, int], Counter] = {}  # of `requests`, whose own look-up takes two locks
         self._readiness = readiness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -160,7 +161,11 @@ class ErrorBoundary:
         def started(status: int) -> None:
             nonlocal has_started
             has_started = True
-            self._requests.labels(_route_of(scope), status).inc()
+            key = (_route_of(scope), status)
+            counter = self._counters.get(key)
+            if counter is None:
+                counter = self._counters[key] = self._requests.labels(*key)
+            counter.inc()
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":

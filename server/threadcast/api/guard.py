@@ -31,7 +31,9 @@ _PUBLIC = "/assets/"
 origin, whose requests have the origin `null` (https://html.spec.whatwg.org/multipage/browsers.html#origin)."""
 
 
-_PROXIED = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+_PROXIED = frozenset(
+    {b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip"}
+)
 """Headers that proxies add (RFC 7239 §4, RFC 9110 §7.6.3, and the older names of nginx, Caddy and others). Browsers do
 not send them."""
 
@@ -99,10 +101,11 @@ def _check_local(headers: Headers) -> None:
         raise BadRequest("the request has no Host header (RFC 9112 §3.2)")
     if not is_loopback(_name_of(host)):
         raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
-    proxied = next((name for name in _PROXIED if name in headers), None)
+    proxied = next((name for name, _ in headers.raw if name in _PROXIED), None)
     if proxied is not None:
         raise Forbidden(
-            f"this server has no tokens, and the request came through a proxy (it has the header {proxied}): everybody "
+            "this server has no tokens, and the request came through a proxy (it has the header "
+            f"{proxied.decode()}): everybody "
             "who reaches the proxy could read and steer all chats; configure auth.tokens"
         )
 

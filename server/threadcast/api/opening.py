@@ -16,7 +16,7 @@ from threadcast.api.edge import Edge
 from threadcast.api.errors import tell_started
 from threadcast.fanout.connection import ReaderConnection, put_nothing
 from threadcast.fanout.hub import Hub
-from threadcast.http.extensions import LARGE_SEND, STREAM_LIFE, abort_of
+from threadcast.http.extensions import BEGIN_DIRECT, STREAM_LIFE, abort_of
 from threadcast_protocol.wire.principal import Principal
 
 __all__ = ["SSE_HEADERS", "goodbye", "opened"]
@@ -65,10 +65,14 @@ async def opened(
     the log line about the stream's end."""
     with anyio.CancelScope() as cancel_scope:
         tell_started(scope, 200)
-        await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
+        start = {"type": "http.response.start", "status": 200, "headers": SSE_HEADERS}
         extensions = scope.get("extensions", {})
         life = extensions.get(STREAM_LIFE)
-        direct = extensions[LARGE_SEND]() if LARGE_SEND in extensions and not changes_blocks else None
+        if changes_blocks or BEGIN_DIRECT not in extensions:
+            direct = None
+            await send(start)
+        else:
+            direct = await extensions[BEGIN_DIRECT](send, start)
         connection = ReaderConnection(
             send if changes_blocks or life is None else life.send,
             _StreamTasks(edge.hub, cancel_scope),
@@ -83,7 +87,7 @@ async def opened(
         )
         scope["headers"] = []
         path = scope["path"]
-        del extensions, scope, send  # frees the middleware, which is no longer needed: a kilobyte per stream
+        del extensions, scope, send, start  # frees the middleware, which is no longer needed: a kilobyte per stream
         edge.metrics.subscribers_inflight.inc()
         begun_at = time.monotonic()
         try:

@@ -76,6 +76,7 @@ class Admissions:
         per_second = limits.stream_openings_per_second or burst / BURST_SECONDS
         self._streams = Rate(per_second, burst)
         self._chats = Rate(per_second * CHATS_PER_STREAM, max(self._chats_max, burst * CHATS_PER_STREAM))
+        self._streams_count = 0
         self._streams_of: Counter[str] = Counter()
         self._chats_of: Counter[str] = Counter()
 
@@ -90,7 +91,7 @@ class Admissions:
             raise RateLimited(
                 f"you have {self._limits.streams_per_principal} open streams; close one, or share one for chats"
             )
-        if self._streams_of.total() >= self._limits.streams_max:
+        if self._streams_count >= self._limits.streams_max:
             raise RateLimited("this server has reached its limit of open streams; try again later")
         if wait := self._streams.take(principal_id, 1, time.monotonic()):
             raise OpenedTooFast(
@@ -116,11 +117,13 @@ class Admissions:
     def enter(self, admission: "Admission") -> None:
         """Count the stream."""
         self._streams_of[admission.principal_id] += 1
+        self._streams_count += 1
 
     def leave(self, admission: "Admission") -> None:
         """Stop counting the stream and its chats."""
         self.change(admission, 0, 0)
         self._streams_of[admission.principal_id] -= 1
+        self._streams_count -= 1
         if not self._streams_of[admission.principal_id]:
             del self._streams_of[admission.principal_id]
 

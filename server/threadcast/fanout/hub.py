@@ -5,6 +5,7 @@ find lost pub/sub messages, and the end of all streams at shutdown. Errors of on
 has its own boundary, and heartbeats do not wait for the store.
 """
 
+import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
@@ -63,6 +64,7 @@ class Hub:
         loads = anyio.CapacityLimiter(LOADS_AT_ONCE)
         self._relays = Followers(lambda key: Relay(key.lstrip("~"), store, metrics, loads, stored_as=key))
         self._looked_at = time.monotonic()
+        self._deleted_at = -math.inf
         self._admissions = Admissions(limits)
         self._connections: set[ReaderConnection] = set()
         self._waits: set[anyio.CancelScope] = set()
@@ -106,8 +108,27 @@ class Hub:
             finally:
                 self._waits.discard(scope)
 
+    def is_lately_own(self, chat_id: str, principal_id: str) -> bool:
+        """Return whether an open relay has just seen that the chat exists and belongs to this principal. The store need
+        not be asked then. For every other principal the answer is False, whether the chat exists or not, so that the
+        time of an answer does not tell (AUTH-2)."""
+        here = self._relays.open.get(chat_id)
+        return here is not None and here.follower.owner_lately(self._deleted_at) == principal_id
+
+    def found(self, chat_id: str) -> None:
+        """Record that the store has just been asked for the chat, and has it."""
+        here = self._relays.open.get(chat_id)
+        if here is not None:
+            here.follower.found_at = time.monotonic()
+
+    def deleted(self) -> None:
+        """Record that this process has deleted a chat: whoever deletes a chat here and then joins it is refused."""
+        self._deleted_at = time.monotonic()
+
     async def is_hidden(self, chat_id: str, principal_id: str) -> bool:
         """Return whether the id belongs to another principal's chat. Raises Unavailable."""
+        if self.is_lately_own(chat_id, principal_id):
+            return False
         meta = await self._store.meta(chat_id)
         return meta is not None and meta.owner != principal_id
 

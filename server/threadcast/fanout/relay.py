@@ -8,6 +8,7 @@ otherwise they get a snapshot.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
@@ -34,7 +35,7 @@ from threadcast_protocol.wire.errors import Failed, Unavailable
 from threadcast_protocol.wire.events import BranchSelected
 from threadcast_protocol.wire.ids import Position
 
-__all__ = ["NEWER_VERSION", "Relay"]
+__all__ = ["NEWER_VERSION", "OWNER_SECONDS", "Relay"]
 
 _log = structlog.get_logger()
 
@@ -50,6 +51,11 @@ at most."""
 LOADS_AT_ONCE = 8
 """Concurrent loads of all relays of a process: enough to keep the store busy, few enough that reconnects after a
 restart do not read thousands of chats into memory at the same time."""
+
+OWNER_SECONDS = 1.0
+"""Seconds for which `Relay.owner_lately` is valid. When many readers reconnect, one read of the chat's owner a second
+serves all of them; each read takes a quarter of the CPU of a join (`bench.join`). If this process misses the message
+that another process has deleted the chat, the chat can still be joined for this time."""
 
 LOAD_SECONDS = 10.0
 """Seconds after which a load, queueing included, counts as an unanswered request and is repeated. A resuming reader
@@ -84,6 +90,8 @@ class Relay:
         """Readers to whom another principal's chat is shown as an unknown one."""
         self.changed_at = time.monotonic()
         self.checked_at = time.monotonic()
+        self.found_at = -math.inf
+        """When a reader's request last found the chat in the store."""
         self.wake: Callable[[], None] = _not_woken
         self._following: AbstractAsyncContextManager[Messages[LogMessage]] | None = None
         self._messages: Messages[LogMessage] | None = None
@@ -104,6 +112,12 @@ class Relay:
     @property
     def is_at_rest(self) -> bool:
         return self._state.is_at_rest
+
+    def owner_lately(self, since: float) -> str | None:
+        """Return the chat's owner, if this relay has seen within `OWNER_SECONDS`, and after `since`, that the chat
+        exists: by an entry, a position check or `found_at`. Otherwise returns None."""
+        seen_at = max(self.changed_at, self.checked_at, self.found_at)
+        return self._owner if seen_at > max(since, time.monotonic() - OWNER_SECONDS) else None
 
     async def run(self) -> bool:
         """Follow the chat, until no message is left or the chat cannot be shown. Errors of the store pause the relay,

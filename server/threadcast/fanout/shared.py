@@ -164,8 +164,9 @@ class _Use(Generic[_F]):
         follower = here.follower
         here.users += 1
         try:
-            with anyio.move_on_after(OPEN_SECONDS):
-                await follower.ready.wait()
+            if not follower.ready.is_set():
+                with anyio.move_on_after(OPEN_SECONDS):
+                    await follower.ready.wait()
             if follower.trouble is not None or not follower.ready.is_set():
                 raise Unavailable(follower.refusal())
         except BaseException:

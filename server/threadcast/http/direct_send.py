@@ -2,23 +2,21 @@
 ASGI's `send`. Snapshots, which may be large, go to the transport without a copy.
 
 An answer begins and ends through ASGI. In between, while uvicorn has no unsent bytes, a block becomes a chunk of
-HTTP/1.1 and goes to the kernel at once (decision 0021). `http/server.py` attaches the function `direct_send` to each
-request; `ReaderConnection` calls it. `put` never waits, and returns False in every unusual case. The caller then uses
-ASGI's `send`, which waits, or notices that the reader has disconnected.
+HTTP/1.1 and goes to the kernel at once (decision 0021). `http/server.py` attaches the function `begin_direct` to each
+request; `ReaderConnection` writes with the result. `put` never waits, and returns False in every unusual case. The
+caller then uses ASGI's `send`, which waits, or notices that the reader has disconnected.
 """
 
+import asyncio
 import os
 from collections.abc import Sequence
+from typing import Any
 
-from threadcast.fanout.connection import Put, put_nothing
+from starlette.types import Message, Send
+
 from threadcast.http.uvicorn_inside import RequestResponseCycle
 
-__all__ = ["DirectSend", "direct_send", "large_send"]
-
-
-HEAD_MAX_BYTES = 4_096
-"""Maximum unsent bytes in the transport when it is given a snapshot: room for the head of the answer, which has some
-hundred bytes."""
+__all__ = ["DirectSend", "begin_direct"]
 
 
 class _Last:
@@ -35,28 +33,43 @@ class _Last:
 _last = _Last()
 
 
+class _HeadKeeper:
+    """Takes the place of the transport while uvicorn writes the head of an answer, and keeps the head."""
+
+    def __init__(self, transport: Any) -> None:  # Any: an asyncio.Transport, or what stands for it
+        self.head = b""
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        self.head += data
+
+    def __getattr__(self, name: str) -> Any:  # Any: an attribute of the transport
+        return getattr(self._transport, name)
+
+
 class DirectSend:
-    """Writes to the socket of one answer."""
+    """Writes to the socket of one answer, whose head has not been sent yet. The first block takes the head along. If
+    no block is written in this turn of the loop, the head is sent at the end of the turn."""
 
-    __slots__ = ("_cycle", "_descriptor", "_flow", "_transport")
+    __slots__ = ("_cycle", "_descriptor", "_flow", "_head", "_transport")
 
-    def __init__(self, cycle: RequestResponseCycle, descriptor: int) -> None:
+    def __init__(self, cycle: RequestResponseCycle, descriptor: int, head: bytes) -> None:
         self._cycle = cycle
         self._transport = cycle.transport
         self._flow = cycle.flow
         self._descriptor = descriptor
+        self._head = head
 
     def is_ready(self) -> bool:
-        """Whether nothing but the head of the answer waits to be sent."""
-        transport = self._transport
-        return not self._is_over() and transport.get_write_buffer_size() <= HEAD_MAX_BYTES
+        """Whether no bytes wait for the reader."""
+        return not self._is_over() and not self._transport.get_write_buffer_size()
 
     def put_large(self, pieces: Sequence[bytes | memoryview]) -> bool:
-        """Hand bytes to the transport, which refers to them until the reader has taken them. The process sends them at
-        the end of this turn of the loop, together with the head of the answer. Returns False if the caller must wait
-        for the reader with `drained`."""
+        """Hand bytes to the transport, which refers to them until the reader has taken them. Returns False if the
+        caller must wait for the reader with `drained`."""
         if not self._is_over():
-            self._transport.writelines([b"%x\r\n" % sum(map(len, pieces)), *pieces, b"\r\n"])
+            head, self._head = self._head, b""
+            self._transport.writelines([b"%b%x\r\n" % (head, sum(map(len, pieces))), *pieces, b"\r\n"])
         return not self._flow.write_paused
 
     async def drained(self) -> None:
@@ -64,13 +77,21 @@ class DirectSend:
         await self._flow.drain()
 
     def unsent(self) -> int:
+        """Return the number of bytes that wait for the reader."""
         return self._transport.get_write_buffer_size()
+
+    def send_head(self) -> None:
+        """Send the head, unless it was sent with a block."""
+        if self._head and not self._is_over():
+            self._transport.write(self._head)
+        self._head = b""
 
     def _is_over(self) -> bool:
         """Whether the descriptor may belong to another file now, or the connection to another answer."""
         return self._transport.is_closing() or self._cycle.response_complete or self._cycle.disconnected
 
     def put(self, block: bytes) -> bool:
+        """Write a whole block at once. Returns False, without writing, if the caller must use ASGI's `send`."""
         transport = self._transport
         if transport.is_closing() or self._cycle.response_complete:  # as `_is_over`, without a call for each event
             return False
@@ -79,6 +100,10 @@ class DirectSend:
         if block is not _last.block:
             _last.block, _last.chunk = block, b"%x\r\n%b\r\n" % (len(block), block)
         chunk = _last.chunk
+        if self._head:
+            head, self._head = self._head, b""
+            transport.writelines([head, chunk])
+            return True
         try:
             written = os.write(self._descriptor, chunk)
         except OSError:  # the socket is full or closed; the transport handles both
@@ -88,16 +113,23 @@ class DirectSend:
         return True
 
 
-def direct_send(cycle: RequestResponseCycle) -> Put:
-    """Return the function that writes to the socket of an answer that has begun."""
-    direct = large_send(cycle)
-    return put_nothing if direct is None else direct.put
-
-
-def large_send(cycle: RequestResponseCycle) -> DirectSend | None:
-    """Return the `DirectSend` of an answer that has begun; None if the answer cannot be written directly."""
-    if cycle.transport.get_extra_info("sslcontext") is not None:
+async def begin_direct(cycle: RequestResponseCycle, send: Send, start: Message) -> DirectSend | None:
+    """Begin an answer by passing its first ASGI message, `start`, to `send`. Returns the `DirectSend` that writes the
+    rest of the answer; None if the answer cannot be written directly."""
+    transport = cycle.transport
+    if transport.get_extra_info("sslcontext") is not None:
+        await send(start)
         return None
-    if not cycle.chunked_encoding or cycle.response_complete:
-        return None  # HEAD, or an answer of known length
-    return DirectSend(cycle, cycle.transport.get_extra_info("socket").fileno())
+    keeper = _HeadKeeper(transport)
+    cycle.transport = keeper  # type: ignore[assignment] # it passes all other calls on
+    try:
+        await send(start)
+    finally:
+        cycle.transport = transport
+    if not cycle.chunked_encoding or cycle.response_complete:  # HEAD, or an answer of known length
+        if keeper.head:
+            transport.write(keeper.head)
+        return None
+    direct = DirectSend(cycle, transport.get_extra_info("socket").fileno(), keeper.head)
+    asyncio.get_running_loop().call_soon(direct.send_head)
+    return direct

@@ -11,9 +11,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = [
     "ABORT",
-    "DIRECT_SEND",
+    "BEGIN_DIRECT",
     "HAS_LEFT",
-    "LARGE_SEND",
     "STREAM_LIFE",
     "abort_of",
     "begin",
@@ -47,13 +46,9 @@ def has_left(scope: Scope) -> bool:
     return closed is not None and closed()
 
 
-DIRECT_SEND = "threadcast.direct_send"
-"""ASGI extension with a function that an endpoint calls when the answer has begun. That function returns the function
-`put`, which writes directly to the socket (`direct_send.py`)."""
-
-LARGE_SEND = "threadcast.large_send"
-"""ASGI extension with a function that an endpoint calls when the answer has begun. That function returns a
-`DirectSend`, which also writes snapshots to the socket, or None."""
+BEGIN_DIRECT = "threadcast.begin_direct"
+"""ASGI extension with the function `begin_direct(send, start)`. It begins an answer through `send`, and returns a
+`DirectSend`, which writes to the socket, or None (`direct_send.py`)."""
 
 
 class _Life:

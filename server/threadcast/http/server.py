@@ -22,8 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from threadcast.base.forks import close_in_children
 from threadcast.http.admission import Connections
 from threadcast.http.connections import BoundedConnection
-from threadcast.http.direct_send import direct_send, large_send
-from threadcast.http.extensions import ABORT, DIRECT_SEND, HAS_LEFT, LARGE_SEND
+from threadcast.http.direct_send import begin_direct
+from threadcast.http.extensions import ABORT, BEGIN_DIRECT, HAS_LEFT
 from threadcast.http.uvicorn_inside import HTTP, MISFIT, HttpToolsProtocol, RequestResponseCycle
 
 __all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "serving"]
@@ -193,7 +193,7 @@ def _may_ask_soon(connection: object) -> bool:
 
 class _Lending:
     """Adds three functions to each request: dropping its connection (a clean close would wait for a reader that never
-    reads), direct sending to its socket, and asking whether the client has disconnected.
+    reads), beginning an answer that is written directly to its socket, and asking whether the client has disconnected.
 
     The functions need the transport, which uvicorn's request has; `send` is a method of that request. With other
     servers the functions are not added.
@@ -207,8 +207,7 @@ class _Lending:
         if isinstance(request, RequestResponseCycle):
             lent = {
                 ABORT: request.transport.abort,
-                DIRECT_SEND: partial(direct_send, request),
-                LARGE_SEND: partial(large_send, request),
+                BEGIN_DIRECT: partial(begin_direct, request),
                 HAS_LEFT: request.transport.is_closing,
             }
             scope.setdefault("extensions", {}).update(lent)

@@ -16,7 +16,6 @@ from threadcast.compat.responses.bodies import (
     read_input,
 )
 from threadcast.compat.responses.errors import ERRORS, READ, error_form
-from threadcast.store.families import delete_family
 from threadcast.store.load import load_folded
 from threadcast_protocol.wire.commands import (
     RestoreMessages,
@@ -114,6 +113,6 @@ async def delete_conversation(request: Request) -> Response:
     edge, principal = caller_of(request)
     chat_id = request.path_params["conversation_id"]
     await own_conversation(edge, principal, chat_id)
-    if not await delete_family(edge.store, chat_id, principal.id):
+    if not await edge.delete(chat_id, principal.id):
         raise NotFound("no such conversation")
     return answer(200, {"id": chat_id, "object": "conversation.deleted", "deleted": True})
