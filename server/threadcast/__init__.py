@@ -1,12 +1,11 @@
-"""Threadcast: a chat server for LLM agents, and the names that its users write with.
+"""Threadcast is a chat server for LLM agents. This package exports the names that its users need in their own code.
 
     from threadcast import Client, ToolContext, tool
 
-Files of operators (`threadcast serve --app my_tools.py`) take agents, tools, payload types and prompt sections from
-here; programs that
-talk to a server take `Client` and its errors. Ready-made tools are in `threadcast.tools.agents`,
-`threadcast.tools.process_tools` and `threadcast.tools.workflow`. Each name is imported when it is first used, so
-`import threadcast` loads nothing else.
+Operators' files (`threadcast serve --app my_tools.py`) import the names for agents, tools, payload types and prompt
+sections. Programs that talk to a server import `Client` and its errors. Ready-made tools are in
+`threadcast.tools.agents`, `threadcast.tools.process_tools` and `threadcast.tools.workflow`. Each name is imported when
+it is first used, so `import threadcast` loads nothing else.
 """
 
 from importlib import import_module

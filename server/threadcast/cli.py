@@ -31,14 +31,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             "Client programs run everywhere: pip install threadcast-client",
             2,
         )
-    # The command line that starts this process again, for `--processes`.
+    # With `--processes`, the supervisor starts each of its processes with this command line.
     again = sys.orig_argv[1:] if argv is None else ["-m", "threadcast.cli", *argv]
     try:
         return _run(options, [sys.executable, *again])
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # `threadcast tail … | head`: the reader has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports an error when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python reports an error at exit
         return 0
 
 
@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace, command: list[str]) -> int:
             from threadcast.base.hiding import hide_process
             from threadcast.http.imports import begin_startup_imports
 
-            hide_process()  # called before the imports, which take most of the start
+            hide_process()  # called before the imports, which take most of the startup time
             begin_startup_imports()
             from threadcast.console import serving
             from threadcast.settings.sources import BadSettings

@@ -1,4 +1,4 @@
-"""Companions: functions of the operator's file that run beside `threadcast serve`, for as long as it serves.
+"""Companions are functions of the operator's file that run in the process of `threadcast serve` while it serves.
 
     from threadcast import companion
     from threadcast import Client
@@ -8,9 +8,9 @@
         async with Client(url) as client, client.chat("desk") as chat:
             ...
 
-A companion replaces a program that a demonstration or a small installation would otherwise start in another terminal:
-a plugin that carries out client tools, a service that tools call. `url` is the server's address on this machine.
-Separate web and worker processes run no companions, because each would run its own.
+A companion replaces a program that a demonstration or a small installation would otherwise start in another terminal,
+such as a plugin that carries out client tools or a service that tools call. `url` is the server's address on this
+machine. Separate web and worker processes run no companions, because each process would run all companions again.
 """
 
 import inspect
@@ -44,7 +44,7 @@ def companion() -> Callable[[Run], Companion]:
 
     The function begins when the server accepts commands. When the function raises an error, the server logs
     `companion.failed` and continues without the companion. The function must end when it is cancelled, because the
-    server waits for this end before it stops.
+    server waits for the function's end before it stops.
 
     Raises:
         TypeError: the function is not an `async def`.

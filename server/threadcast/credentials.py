@@ -1,12 +1,12 @@
-"""Keeps in memory the credentials that callers send for tools, which act in the callers' names (TOOL-7).
+"""Keeps in memory the credentials with which tools act in the names of callers (TOOL-7).
 
-A web process keeps the value that came with a command that starts a run, in the header `FORWARD_HEADER`. If the server
-has no tokens, the web process takes the header `Authorization`, too. A token of this server is neither kept nor passed
-to a tool.
+When a request has a command that starts a run, the web process keeps the value of the header `FORWARD_HEADER`. If this
+header is missing and the server has no tokens, the web process keeps the value of the header `Authorization`. A token
+of this server is neither kept nor passed to a tool.
 
-A worker that runs a tool of that run asks for the value: in the same process directly, otherwise by an ephemeral
-pub/sub message, for at most `CREDENTIAL_REPLY_SECONDS`. The key of a value is its principal, chat and request, so a run
-never gets another caller's value. Values are never stored or logged.
+A worker that runs a tool of this run first looks for the value in its own process. If the value is not there, the
+worker requests it by an ephemeral pub/sub message, and waits at most `CREDENTIAL_REPLY_SECONDS`. The key of a value
+consists of principal, chat and request, so a run never gets another caller's value. Values are never stored or logged.
 """
 
 import base64
@@ -35,23 +35,24 @@ __all__ = [
 ]
 
 FORWARD_HEADER = "Threadcast-Forward-Authorization"
-"""The header with the value that tools send to their services as `Authorization`. `Authorization` is not used, because
-it has the token of this server, with which a service could act as the caller here."""
+"""The header with the value that tools send to their services as `Authorization`. Callers do not send this value in the
+header `Authorization`, because that header has the token of this server. With this token, a service could act as the
+caller on this server."""
 
 HELD_MAX = 10_000
-"""The maximum number of values that one process keeps; beyond it, the oldest value is dropped. They take 10 MB if a
-token has the usual kilobyte, at most 80 MB."""
+"""The maximum number of values that one process keeps. If there are more values, the oldest value is dropped. This
+number of values takes 10 MB if each token has the usual kilobyte, and at most 80 MB."""
 
 HOLD_SECONDS = 1_800.0
 """Seconds that a value is kept: half of the hour that access tokens are usually valid. A value is not dropped at the
 end of its run, because a web process does not follow the runs."""
 
 VALUE_MAX_CHARACTERS = 8_192
-"""The maximum characters of a value that is kept: the usual limit of a header line. A longer value is refused."""
+"""The maximum number of characters of a value, which is the usual limit of a header line. A longer value is refused."""
 
 CREDENTIAL_REPLY_SECONDS = 1.0
-"""Seconds for an answer: a process that holds the credentials answers from memory; longer means that no process holds
-them."""
+"""Seconds that a worker waits for an answer. A process that has the value answers from memory. If no answer arrives in
+this time, no process has the value."""
 
 PAUSE_SECONDS = 1.0
 """Seconds between attempts to subscribe while the store does not answer."""
@@ -72,8 +73,8 @@ _asks = msgspec.json.Decoder(_Ask)
 
 
 class CredentialCache:
-    """The values that this process keeps. The cache of a separate worker is empty and asks the web processes.
-    `token_hashes` are the SHA-256 of this server's own tokens, in hexadecimal."""
+    """Keeps the values of this process. The cache of a separate worker is empty and requests values from the web
+    processes. `token_hashes` are the SHA-256 hashes of this server's own tokens, in hexadecimal."""
 
     def __init__(self, store: PubSub, token_hashes: Collection[str] = ()) -> None:
         self._store = store
@@ -81,8 +82,8 @@ class CredentialCache:
         self._held: OrderedDict[tuple[str, str, str], tuple[float, str]] = OrderedDict()
 
     def value_of(self, headers: Mapping[str, str]) -> str | None:
-        """Return the credential for tools in these headers of a request; None if there is none. `headers` ignores
-        the case of names.
+        """Return the credential for tools from the headers of a request, or None if the headers have no credential.
+        `headers` must ignore the case of names.
 
         Raises:
             BadRequest: the value is too long, or contains a token of this server.
@@ -116,8 +117,9 @@ class CredentialCache:
         self._held.pop((principal_id, chat_id, request_id), None)
 
     async def authorization(self, principal_id: str, chat_id: str, request_ids: Sequence[str]) -> str | None:
-        """Return the value that came with the latest of these requests, from any process that keeps it; None if no
-        process answers, or if the value is a token of this server, as an older web process may send."""
+        """Return the value that was sent with the latest of these requests, from any process that keeps such a value.
+        Returns None if no process answers, or if the value is a token of this server. An older version of a web process
+        may send such a token."""
         value = await self._asked(principal_id, chat_id, request_ids)
         if value is not None and self._is_own(value):
             _log.warning("authorization.own_token", chat_id=chat_id)
@@ -142,8 +144,8 @@ class CredentialCache:
         return None
 
     async def answer(self) -> None:
-        """Answer the requests of other processes until cancelled. While the store does not answer, subscribe again and
-        again."""
+        """Answer the requests of other processes until cancelled. While the store does not answer, try to subscribe
+        again after each pause."""
         while True:
             try:
                 async with self._store.subscribe(TOPIC) as asked:

@@ -1,9 +1,9 @@
-"""Follows the log of one chat: tells whether a log message continues the log, and reads the entries that were missed.
+"""Follows the log of one chat: checks whether a log message continues the log, and reads the entries that were missed.
 
-A follower holds a head string. An entry continues the log if and only if its `before` equals the follower's head string
-(DISPATCH §6). The follower subscribes with `Log.follow` before it reads its first head, so that it misses no entry
-between the subscription and the read. Log messages about entries up to its head are skipped by their id. After the
-exception `Missed` the follower reads the log with `entries_after`.
+A follower stores a head string. An entry continues the log if and only if its `before` equals the follower's head
+string (DISPATCH §6). The follower subscribes with `Log.follow` before it reads its first head, so that it misses no
+entry between the subscription and the read. Log messages about entries that the follower's head already includes are
+recognised by their id and skipped. After the exception `Missed`, the follower reads the log with `entries_after`.
 """
 
 from typing import Literal, TypeAlias
@@ -28,7 +28,8 @@ class Missed(Exception):
 
 
 def carried_entry(head: str, log_message: LogMessage) -> RawEntry | None:
-    """Return the entry in `log_message` if it continues the log at `head`, else None. Needs no store."""
+    """Return the entry in `log_message` if it continues the log at `head`, and otherwise None. The function does not
+    read the store."""
     entry = log_message.entry
     return entry if entry is not None and entry.before == head else None
 
@@ -41,7 +42,7 @@ async def next_entry(store: Log, head: str, log_message: LogMessage) -> RawEntry
         Unavailable: an entry too large for the channel could not be read from the store.
     """
     entry = carried_entry(head, log_message)
-    if entry is not None:  # nearly always
+    if entry is not None:  # true for nearly all messages
         return entry
     if log_message.kind == "deleted" or log_message.kind == "reconnected":
         raise Missed(log_message.kind)

@@ -1,4 +1,5 @@
-"""The list of all endpoints, and the middleware around them: CORS, the error boundary and the origin guard."""
+"""Builds the web application from the list of all endpoints and the middleware: CORS, the error boundary and the origin
+guard."""
 
 from collections.abc import Sequence
 
@@ -72,12 +73,12 @@ _OWN: list[Endpoint] = [
     caps.readyz,
     caps.metrics,
 ]
-"""The endpoints that belong to no door; the first endpoint with a matching path handles a request. Each declares its
-path beside its handler."""
+"""The endpoints that do not belong to a door. The first endpoint with a matching path handles a request. Each endpoint
+declares its path next to its handler."""
 
 
 def all_endpoints() -> list[Endpoint]:
-    """Return all endpoints with those of all doors. The OpenAPI document is made from this list."""
+    """Return all endpoints, including the endpoints of all doors. The OpenAPI document is made from this list."""
     return [*_OWN, *(route for route in door_routes(BUILT) if isinstance(route, Endpoint))]
 
 
@@ -90,8 +91,9 @@ def build_app(
     pages: str = "",
     trusted_proxies: Sequence[str] = (),
 ) -> Starlette:
-    """Return the web application. Without tokens the guard accepts requests of this machine alone (`guard.py`).
-    `public_url`: `server.public_url`. The directory `pages` is served at /pages/; '' for none."""
+    """Return the web application. Without tokens, the guard accepts only requests from this machine (`guard.py`).
+    `public_url` is the setting `server.public_url`. The directory `pages` is served at /pages/; with '', no directory
+    is served."""
     cors = Middleware(
         CORSMiddleware,
         allow_origins=cors_origins,
@@ -122,7 +124,7 @@ def build_app(
         exception_handlers={404: _no_such_path, 405: _no_such_method},
     )
     app.state.edge = edge
-    app.router.redirect_slashes = False  # a redirect would name the host of the Host header, which clients choose
+    app.router.redirect_slashes = False  # a redirect would contain the Host header's value, which clients choose
     return app
 
 
@@ -134,8 +136,8 @@ async def _no_such_path(request: Request, wrong: Exception) -> Response:
 
 
 async def _no_such_method(request: Request, wrong: Exception) -> Response:
-    """Answer 405 (RFC 9110 §15.5.6): `Allow` names the methods of all routes of the path. Only the page's files have no
-    route."""
+    """Answer with status 405 (RFC 9110 §15.5.6). The header `Allow` lists the methods of all routes of the path. Only
+    the page's files have no route."""
     at_path = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     allowed = {method for route in at_path for method in getattr(route, "methods", None) or ()} or {"GET", "HEAD"}
     body = Failure(f"{request.url.path} does not support {request.method}", "bad_request")
@@ -143,7 +145,7 @@ async def _no_such_method(request: Request, wrong: Exception) -> Response:
 
 
 def _with_headers(response: Response, wrong: Exception) -> Response:
-    """Add the headers of the exception to its answer, such as the policy of an operator's pages."""
+    """Add the headers of the exception to the response, such as the policy of an operator's pages."""
     for name, value in (getattr(wrong, "headers", None) or {}).items():
         response.headers.setdefault(name, value)
     return response

@@ -1,2 +1,2 @@
-"""The agent: carries out the rounds of a run. It imports neither Redis nor HTTP; the actor gives it a port to the
-chat."""
+"""The agent, which carries out the rounds of a run. The package imports neither Redis nor HTTP. The actor gives the
+agent access to the chat through a `ChatPort`."""

@@ -1,9 +1,9 @@
-"""The agent loop: carries out the steps of the plan until the run waits. All other modules of the agent are
-synchronous.
+"""The agent loop, which carries out the steps of the plan until the run waits.
 
-The loop has no state of its own: it commits each result through the actor, and the commit that ends one step announces
-the next. Therefore the log of a cancelled loop shows exactly which steps were completed. Every error of a model or a
-tool becomes an event in the log; exceptions out of the loop are errors of the store, or bugs.
+The loop keeps no state between steps. It commits each result through the actor, and the commit that ends one step
+announces the next step. Therefore the log of a cancelled loop shows exactly which steps were completed. The loop writes
+every error of a model or a tool to the log as an event. An exception that leaves the loop is an error of the store, or
+a bug.
 """
 
 import time
@@ -61,10 +61,11 @@ _log = structlog.get_logger()
 
 class AgentLoop:
     """Carries out the steps of one chat. `data_dir` is the directory into which tools may write. `answer_seconds` is
-    the longest time of a model call, even if its stream never pauses; `awake_seconds` is that of a durable agent's code
-    between two operations.
+    the maximum duration of a model call, even if its stream never pauses. `awake_seconds` is the maximum time for which
+    the code of a durable agent may work between two operations.
 
-    `current` is the step that is being carried out; `step_ended` is set when that step has ended.
+    `current` is the step that the loop carries out now, or None. The event `step_ended` is set when this step has
+    ended.
     """
 
     def __init__(
@@ -94,10 +95,11 @@ class AgentLoop:
         self.current: Step | None = None
         self.step_ended = anyio.Event()
         self.execution: Execution | None = None
-        """The execution of a durable agent, while there is one."""
+        """The execution of the durable agent that runs now, or None."""
 
     async def run(self, step: Step) -> None:
-        """Carry out `step` and the steps after it, until the run waits, or has ended and no message is queued."""
+        """Carry out `step` and all steps after it. Return when the run waits, or when it has ended and no message is
+        queued."""
         while not isinstance(step, Wait):
             self.current, self.step_ended = step, anyio.Event()
             try:
@@ -115,8 +117,8 @@ class AgentLoop:
                 self.step_ended.set()
 
     async def _call_model(self, step: CallModel) -> Step:
-        """Stream the model's answer and commit its end. While nothing of the answer is shown, a model that is down is
-        replaced by the next one of the profile's `fallback`."""
+        """Stream the model's answer and commit its end. If the model is down before any part of the answer is shown,
+        ask the next model of the profile's `fallback`."""
         state, tools = self._chat.state, self._chat.tools()
         assembler = Assembler(
             UsedCallIds(state.nodes),
@@ -202,7 +204,7 @@ class AgentLoop:
                         if isinstance(delta, AgentDataDelta):
                             await self._chat.stream(AgentData(step.message_id, delta.type, delta.data))
                             continue
-                        if not has_heard:  # before the deltas pass `unsaid`, which may hold text back
+                        if not has_heard:  # measured before `unsaid`, which may hold text back
                             has_heard = True
                             await self._end_progress(assembler)
                             self._metrics.model_first_delta_seconds.observe(time.monotonic() - asked_at)
@@ -235,7 +237,7 @@ class AgentLoop:
             await self._chat.commit(lambda builder: say_runtime(builder, "generating"))
 
     async def _ask_another(self, step: CallModel, model: str) -> CallModel:
-        """Return the step for the same round and message with `model`, because the model that was asked is down
+        """Return a step that asks `model` for the same round and message, because the model of `step` is down
         (EVT-14)."""
         _log.warning("model.fallback", model=step.model, fallback=model)
         tools = self._chat.tools()
@@ -244,9 +246,9 @@ class AgentLoop:
         return replace(step, model=model)
 
     async def _run_agent(self, step: RunAgent) -> Step:
-        """Run a durable agent until it ends, or is put away."""
+        """Run the function of a durable agent until the function ends or is suspended."""
         agent = durable_agent(self._models, step.name)
-        if agent is None:  # impossible: the actor hands such a chat on
+        if agent is None:  # impossible: the actor releases such a chat to other workers
             raise ModelFailed("llm_error", f"This worker has no agent {step.name!r}.")
         run = self._chat.state.private.run
         if run is not None and run.agent is not None and run.agent.missing_since_ms is not None:
@@ -259,8 +261,8 @@ class AgentLoop:
             self.execution = None
 
     async def _summarize(self, step: Summarize) -> Step:
-        """Ask for a summary and commit it. If the summarizer fails, the history is cut without a summary, and the run
-        continues (HIST-5)."""
+        """Ask the summarizer for a summary and commit the summary. If the summarizer fails, the history is cut without
+        a summary, and the run continues (HIST-5)."""
         defaults = self._chat.tools().profile.params
         done, failure = Completion(""), None
         begun_at = time.monotonic()
@@ -285,8 +287,8 @@ class AgentLoop:
         )
 
     async def _run_tools(self, step: RunTool) -> Step:
-        """Run the call and the calls beside it at the same time. Results are committed in call order, each as soon as
-        all results before it are committed (LOOP-3)."""
+        """Run the call of `step` and the calls of `step.beside` at the same time. Commit the results in call order,
+        each result as soon as all results before it are committed (LOOP-3)."""
         if not step.beside:
             return await self._end_call(step, await self._run_tool(step), ())
         batch = (step, *step.beside)
@@ -306,7 +308,7 @@ class AgentLoop:
                 for number, each in enumerate(batch):
                     await has_ended[number].wait()
                     after = await self._end_call(each, ended[number], batch[number + 1 :])
-            except Exception as wrong:  # raised outside the group, which would wrap it
+            except Exception as wrong:  # raised again outside the task group, which would wrap it
                 trouble = wrong
                 tasks.cancel_scope.cancel()
         if trouble is not None:
@@ -331,7 +333,7 @@ class AgentLoop:
         )
 
     async def _run_tool(self, step: RunTool) -> EndedCall | None:
-        """Run one tool. Returns None if the run has ended."""
+        """Run the tool of `step`. Returns None if the run has ended."""
         state = self._chat.state
         run = state.private.run
         call = step.call

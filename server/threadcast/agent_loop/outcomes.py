@@ -1,8 +1,8 @@
-"""Writes the results of finished steps: a complete or broken answer of a model, or a tool's result. Pure; the loop
-commits them.
+"""Writes the results of finished steps: a complete or broken answer of a model, a summary, or a tool's result. Pure;
+the loop commits the results.
 
-Each function writes the events of one result and then asks the plan for the next step, so that the entry which ends one
-step announces the next. Tests call these functions without a model.
+Each function writes the events of one result and then asks the plan for the next step. Therefore the entry that ends
+one step also announces the next step. Tests call these functions without a model.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ EMPTY = {
     False: "The model answered with nothing.",
     True: "The model's provider held the whole answer back.",
 }
-"""The error sentences for an empty answer. The key says whether the provider's content filter is the reason."""
+"""The error sentences for an empty answer. The key is True if the provider's content filter held the answer back."""
 
 __all__ = [
     "Answer",
@@ -66,8 +66,8 @@ __all__ = [
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a model call, apart from the streamed text. `calls` are the complete calls that have a name.
-    `hidden_reasoning` is kept for the server alone. `provider` is the name of the provider that sent `provider_data`,
-    because a model's name does not always identify its provider."""
+    `hidden_reasoning` is stored but never sent to clients. `provider` is the name of the provider that sent
+    `provider_data`, because a model's name does not always identify its provider."""
 
     calls: list[ToolCall] = []
     finish_reason: str | None = None
@@ -83,7 +83,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 class EndedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A tool call that has run. `kept` is its result as the log stores it; `withheld` is the text that only the model
-    reads. `content` is the text that the tool returned, and `is_json` says that the tool returned JSON."""
+    reads. `content` is the text that the tool returned. `is_json` is true if this text is JSON."""
 
     done: ToolRun
     kept: KeptResult
@@ -94,7 +94,7 @@ class EndedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 def finish(builder: EntryBuilder, step: CallModel, answer: Answer, table: ChatTools) -> Step:
     """Write the final events of a complete answer (EVT-14, LOOP-14). After an empty answer the model is asked once
-    more; a second empty answer ends the run."""
+    more. A second empty answer ends the run."""
     run, draft = builder.state.private.run, builder.state.draft
     reason = "tool_calls" if answer.calls else answer.finish_reason or "stop"
     objection = ""
@@ -120,8 +120,8 @@ def finish(builder: EntryBuilder, step: CallModel, answer: Answer, table: ChatTo
 
 
 def _close_empty(builder: EntryBuilder, step: CallModel, answer: Answer, table: ChatTools, *, reason: str) -> None:
-    """Finish an empty answer: keep its text and reasoning, because people have seen them; remove a message without text
-    and reasoning."""
+    """Finish an empty answer. A message with text or reasoning is kept, because people have seen it. A message without
+    text and reasoning is removed."""
     draft = builder.state.draft
     if draft is not None and (empty.says_something(draft) or draft.reasoning):
         _close(builder, step, answer, table, reason=reason, status=None)
@@ -133,8 +133,8 @@ def _close_empty(builder: EntryBuilder, step: CallModel, answer: Answer, table: 
 
 
 def break_off(builder: EntryBuilder, step: CallModel, answer: Answer, failure: Failure, table: ChatTools) -> Step:
-    """Write the end of a stream that broke or never began (LOOP-8, LOOP-9). Complete calls are carried out
-    nevertheless."""
+    """Write the end of a stream that broke or never began (LOOP-8, LOOP-9). The complete calls of a broken answer are
+    carried out nevertheless."""
     if not answer.calls or not step.with_tools:
         fail_run(builder, failure)
     else:
@@ -170,8 +170,8 @@ def keep_answer(
     failure: Failure | None = None,
     extra: JsonObject | None = None,
 ) -> None:
-    """Finish the open message with its text so far and with the public `calls`, and keep what only the server needs of
-    the answer."""
+    """Finish the open message with its text so far and with the public `calls`. The parts of `answer` that only the
+    server needs are stored as facts."""
     draft = builder.state.draft
     if draft is None:  # impossible: only the loop and an abort close drafts, and an abort stops the loop first
         return
@@ -199,7 +199,7 @@ def keep_answer(
 
 
 def public_calls(builder: EntryBuilder, calls: list[ToolCall], table: ChatTools) -> list[ToolCall]:
-    """Return the calls as clients see them. Hidden arguments are kept as facts (EVT-8)."""
+    """Return the calls as clients see them. Hidden arguments are stored as facts (EVT-8)."""
     shown: list[ToolCall] = []
     for call in calls:
         is_hidden = hides(table, call.function.name)
@@ -212,14 +212,14 @@ def public_calls(builder: EntryBuilder, calls: list[ToolCall], table: ChatTools)
 def summarized(
     builder: EntryBuilder, step: Summarize, text: str, elapsed_ms: int, table: ChatTools, usage: Usage | None = None
 ) -> Step:
-    """Keep the summary of the history; '' means that the summarizer failed. Returns the next step."""
+    """Store `text` as the summary of the history, and return the next step. `text` is '' if the summarizer failed."""
     keep_summary(builder, step, text, elapsed_ms, usage)
     return advance(builder, table)
 
 
 def say_fallback(builder: EntryBuilder, model: str, window_tokens: int | None) -> None:
-    """Report that another model continues the open round. `window_tokens` is the size of its window, None if
-    unknown."""
+    """Report that `model` continues the open round in place of another model. `window_tokens` is the size of the
+    context window of `model`, or None if unknown."""
     run = builder.state.private.run
     if run is not None:
         builder.note(RoundStarted(round=run.round, summarizing=run.summarizing, window_tokens=window_tokens))
@@ -237,9 +237,9 @@ def tool_done(
     rest: tuple[RunTool, ...] = (),
 ) -> Step:
     """Write a tool's result: its message with `attachments`, its payloads (EVT-11), and its change of the thread's
-    metadata (LOOP-12). The result of a commit has no message, because only the model reads it. `withheld` is the text
-    that the model reads instead of the message's text (EVT-10). `rest` are the parallel calls that still run; the next
-    step is then the first of these calls."""
+    metadata (LOOP-12). The result of a preview's commit has no message, because only the model reads the result.
+    `withheld` is the text that the model reads instead of the message's text (EVT-10). `rest` are the parallel calls
+    whose results are not yet written. If `rest` is not empty, the returned step is its first call."""
     result = remember(builder, result)
     run = builder.state.private.run
     commits = run is not None and run.commit is not None

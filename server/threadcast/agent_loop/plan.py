@@ -1,8 +1,8 @@
 """Decides the next step of a run from the chat's state: call the model, run a tool, wait for a decision, or end.
 
-`advance` writes the announcement of the next step into the entry and returns the step. A worker that takes a chat over
-calls the same function with the same state, and so continues where the dead worker stopped, after `recovery.py` has
-settled the interrupted step. All state is in the log.
+`advance` adds the announcement of the next step to the entry and returns the step. All state is in the log. When a
+worker takes over a chat, `recovery.py` first settles the interrupted step. The worker then calls `advance` with the
+same state, and so continues where the dead worker stopped.
 """
 
 from msgspec.structs import replace
@@ -43,8 +43,8 @@ __all__ = [
 
 
 def is_parked(state: OwnerState) -> bool:
-    """Return whether a run is open that only a person or a client can continue, or that waits for a slot. Such a chat
-    needs no worker (DESIGN §4.4)."""
+    """Return whether a run is open that waits for a person, a client or a slot, or whose durable agent is suspended.
+    Such a chat needs no worker (DESIGN §4.4)."""
     if state.runtime.waits_for is not None:
         return True
     run = state.private.run
@@ -54,14 +54,14 @@ def is_parked(state: OwnerState) -> bool:
 
 
 def is_worked_on(state: OwnerState) -> bool:
-    """Return whether a run is open that a worker carries out."""
+    """Return whether a run is open that a worker must carry out now."""
     return state.private.run is not None and not is_parked(state)
 
 
 def next_deadline_ms(state: OwnerState) -> int | None:
-    """Return the time in Unix milliseconds at which an owner must check this chat even without a command: the first
-    deadline of a client's call, or the first end of a durable agent's sleep. None if there is no such time, or if the
-    run waits for a slot, which comes first."""
+    """Return the time in Unix milliseconds at which an owner must check this chat even without a command: the earliest
+    deadline of a client's call, or the earliest end of a durable agent's sleep. Return None if there is no such time,
+    or if the run must first wait for a slot."""
     run = state.private.run
     if state.runtime.waits_for is not None:
         return None
@@ -71,7 +71,7 @@ def next_deadline_ms(state: OwnerState) -> int | None:
 
 
 def stops(command: Command | InternalCommand | None, state: OwnerState) -> bool:
-    """Return whether the run's task must be stopped before this command is carried out."""
+    """Return whether the run's task must be stopped before `command` is carried out."""
     run = state.private.run
     if run is None or not is_worked_on(state):
         return False
@@ -81,7 +81,8 @@ def stops(command: Command | InternalCommand | None, state: OwnerState) -> bool:
 
 
 def advance(builder: EntryBuilder, table: ChatTools) -> Step:
-    """Announce the next step and return it. If the run ends, the next command of the queue may begin another run."""
+    """Announce the next step and return this step. If the run ends, the next command of the queue may begin another
+    run."""
     while True:
         state = builder.state
         run, leaf = state.private.run, state.leaf
@@ -115,8 +116,8 @@ def advance(builder: EntryBuilder, table: ChatTools) -> Step:
 
 
 def _is_asked(builder: EntryBuilder) -> bool:
-    """Return whether people must decide before the next step. A run that is not paused can only have questions of tools
-    whose calls have ended, without the time to withdraw them; these questions are withdrawn here."""
+    """Return whether people must decide before the next step. If the run is not paused, its open questions belong to
+    tools whose calls ended before they could withdraw the questions. Such questions are withdrawn here."""
     reasons = builder.state.runtime.pause_reasons
     if reasons and builder.state.runtime.state != "paused":
         withdraw_questions(builder, [reason.tool_call_id for reason in reasons if reason.tool_name])
@@ -124,14 +125,14 @@ def _is_asked(builder: EntryBuilder) -> bool:
 
 
 def _is_answered(state: OwnerState, run: Run) -> bool:
-    """Return whether the last message is an answer of this run, and not the message that the run shall continue."""
+    """Return whether the last message is an answer of this run, and not the message that the run must continue."""
     leaf = state.leaf
     begins_with_leaf = run.continues is not None and run.round < 0
     return leaf is None or (leaf.role == "assistant" and len(state.path) > run.first_index and not begins_with_leaf)
 
 
 def _outcome(builder: EntryBuilder, run: Run) -> str | None:
-    """Return how the run ends now; None if it continues, or is at the limit of its rounds."""
+    """Return the outcome with which the run ends now. Return None if the run continues, or has used all its rounds."""
     if _is_answered(builder.state, run):
         return "limit" if run.summarizing else "complete"
     if run.end_state is not None:
@@ -146,8 +147,9 @@ def _outcome(builder: EntryBuilder, run: Run) -> str | None:
 
 
 def wanted_model(builder: EntryBuilder, table: ChatTools) -> str:
-    """Return the model for the next round. A model of the command overrides the thread's, the profile's and the
-    server's (SET-1). In the profile of an operator's agent this agent answers, even if another model is named."""
+    """Return the model for the next round. A model in the command overrides the models of the thread, the profile and
+    the server (SET-1). If the profile's model is an operator's agent, this agent always answers, even if the command or
+    the thread has another model."""
     of_profile: str = builder.profile_params.get("model", "")
     if of_profile.startswith(AGENTS):
         return of_profile
@@ -155,8 +157,8 @@ def wanted_model(builder: EntryBuilder, table: ChatTools) -> str:
 
 
 def may_go_on(builder: EntryBuilder, run: Run) -> bool:
-    """Return whether another round may follow for the same question; False after the last round, and when a new message
-    waits."""
+    """Return whether another round may follow for the same question. Return False after the last round, and if a new
+    message waits in the queue."""
     return not run.summarizing and not is_steered(builder.state) and run.round + 1 < _rounds_allowed(builder, run)
 
 
@@ -165,9 +167,9 @@ def _rounds_allowed(builder: EntryBuilder, run: Run) -> int:
 
 
 def _is_refused(builder: EntryBuilder, run: Run, answer: Message, table: ChatTools) -> bool:
-    """Return whether the reply guard refuses this answer and another round is left (LOOP-10). The refused answer stays
-    and is marked. The message that tells the model of the refusal is recorded only once, even if a worker dies in the
-    round."""
+    """Return whether the reply guard refuses this answer and another round is allowed (LOOP-10). The refused answer
+    stays in the chat and is marked as refused. The message that informs the model of the refusal is recorded only once,
+    even if a worker dies in the round."""
     guard, state = table.profile.reply_guard, builder.state
     if not may_go_on(builder, run):
         return False
@@ -209,8 +211,8 @@ def _at_limit(builder: EntryBuilder, run: Run, table: ChatTools) -> Step | None:
 
 
 def _say_unknown_mode(builder: EntryBuilder, run: Run, mode: str) -> None:
-    """Report an unknown mode once for each run. A chat has an unknown mode if it was imported from another server, or
-    its profile was removed."""
+    """Report an unknown mode once for each run. A chat has an unknown mode if the chat was imported from another
+    server, or if its profile was removed."""
     sentence = "The mode of this chat is not one of this server; the default profile answers. Choose another mode."
     details = {"mode": mode}
     builder.say(ErrorHappened(code="unknown_mode", message=sentence, fatal=False, run_id=run.run_id, details=details))

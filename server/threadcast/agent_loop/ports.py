@@ -30,43 +30,47 @@ class ChatPort(Protocol):
 
     @property
     def kept_view(self) -> KeptView:
-        """What was made of the chat's earlier messages for the model."""
+        """The cached view of the chat's earlier messages, in the form in which the model reads them."""
 
     async def commit(self, write: Callable[[EntryBuilder], _T]) -> _T:
-        """Write one entry, behind everything that was offered before. Returns when the entry is durable."""
+        """Append one entry after all deltas and events that were offered before. Return the result of `write` when the
+        entry is durable."""
 
     async def changed(self) -> None:
-        """Wait for the next change of the private state. Read `state` first, without an await in between."""
+        """Wait for the next change of the private state. Read `state` immediately before, without an await in between,
+        so that no change is missed."""
 
     def now_ms(self) -> int:
         """Return the approximate time of the store's clock in Unix milliseconds."""
 
     def checked_mode(self, mode: str) -> str:
-        """Return the name of the profile that a sub-chat may have by `mode`. Raises ToolFailed."""
+        """Return the name of the profile that `mode` names for a sub-chat. Raises ToolFailed: a sub-chat must not have
+        this profile."""
 
     async def stream(self, op: DeltaOp | AgentData) -> None:
-        """Offer a delta of the open answer, or an agent's data beside it; waits while too much is not yet durable."""
+        """Offer a delta of the open answer, or data of an agent. Wait while too many offered bytes are not yet
+        durable."""
 
     def offer(self, event: ToolStatus | Emitted) -> None:
-        """Offer a progress report or a tool's event; never waits. Only the latest report of a call is kept."""
+        """Offer a progress report or a tool's event without waiting. Only the latest report of a call is kept."""
 
     async def fetch_blob(self, hash: str) -> Blob | None:
         """Return a blob of this chat; None if the blob no longer exists."""
 
     async def put_blob(self, blob: Blob) -> bool:
-        """Store a blob of this chat, for an entry that refers to it. Returns False if the blob cannot be stored."""
+        """Store a blob of this chat before an entry refers to the blob. Returns False if the blob cannot be stored."""
 
     def trace(self, record: Trace) -> None:
-        """Offer a piece of the run's trace; never waits. The piece may be dropped."""
+        """Offer a record of the run's trace without waiting. The record may be dropped."""
 
     def tools(self) -> ChatTools:
-        """Return the tools that this chat is offered now."""
+        """Return the tools that this chat may use now."""
 
     def chats_of(self, tool_call_id: str) -> ChatsPort:
-        """Return the interface through which this call uses chats of its own."""
+        """Return the interface through which this call opens and uses its own sub-chats."""
 
     def questions_of(self, tool_name: str) -> AskPort:
-        """Return the function with which one call of this tool asks people."""
+        """Return the interface through which one call of this tool asks people."""
 
     def processes_of(self, tool_call_id: str) -> ProcessesPort:
         """Return the interface through which this call uses processes."""
@@ -79,4 +83,5 @@ class ModelTable(Protocol):
 
 class Authorizations(Protocol):
     async def authorization(self, principal_id: str, chat_id: str, request_ids: Sequence[str]) -> str | None:
-        """Return the `Authorization` value of the latest of these requests; None when it is not kept any more."""
+        """Return the `Authorization` value of the latest of these requests, or None if the value is no longer
+        stored."""

@@ -17,24 +17,25 @@ REASON_MAX_CHARACTERS = 300
 llama.cpp have 40 to 250 characters. The run's trace has the whole message."""
 
 READ_MAX_CHARACTERS = 4_000
-"""The length of the text that is searched for secrets before it is cut: long enough to contain a whole key."""
+"""The number of characters of a message that are searched for secrets before the message is cut. This is long enough to
+contain a whole key."""
 
 RAW_MAX_CHARACTERS = 16_000
-"""The length of the raw text, including invisible characters, that is read. The adapters keep more, so that a cut is
-noticed here (`providers/failures.py`)."""
+"""The number of raw characters, including invisible characters, that are read of a message. The adapters keep more
+characters (`providers/failures.py`), so that this module notices a longer message."""
 
 SECRET_MAX_CHARACTERS = 1_000
-"""The maximum number of characters that are removed at the end of a cut text, because its last word may be half of a
-secret, such as a long JSON Web Token."""
+"""The maximum number of characters that are removed at the end of a cut text. The last word of the text may be half of
+a secret, such as a long JSON Web Token."""
 
 QUOTED_CHARACTERS = 32
-"""A text with this many successive characters of the system prompt quotes it: an error does not contain seven of its
-words by chance."""
+"""A text that repeats this many successive characters of the system prompt counts as a quotation. An error message does
+not repeat so many characters, about seven words, by chance."""
 
 
 class Reasons:
-    """Makes the failures that the log stores. If `is_shown` is False, they contain neither the provider's message nor
-    its status."""
+    """Makes the failures that the log stores. If `is_shown` is False, the failures contain neither the provider's
+    message nor its status."""
 
     def __init__(self, redactor: Redactor | None = None, *, is_shown: bool = True) -> None:
         self._redactor = redactor or Redactor()
@@ -53,8 +54,8 @@ class Reasons:
         )
 
     def cleaned(self, said: str, system: str) -> str:
-        """Return one line of at most `REASON_MAX_CHARACTERS`; '' if nothing of the message may be shown. `system` is
-        the system prompt, which the line must not quote."""
+        """Return the provider's message `said` as one clean line of at most `REASON_MAX_CHARACTERS`, or '' if the
+        message must not be shown. `system` is the system prompt, which the line must not quote."""
         if not self._is_shown:
             return ""
         text = self._masked(said)
@@ -63,9 +64,9 @@ class Reasons:
         return "" if _quotes(text, system) else text
 
     def _masked(self, said: str) -> str:
-        """Return one line of at most `READ_MAX_CHARACTERS` without invisible characters and without secrets. Known
-        secrets are masked in the raw text, too, because an invisible character may be part of a secret. The last word
-        of a cut text is removed, because it may be half of a secret."""
+        """Return `said` as one line of at most `READ_MAX_CHARACTERS`, without invisible characters and without secrets.
+        Known secrets are masked in the raw text, too, because an invisible character may be part of a secret. The last
+        word of a cut text is removed, because this word may be half of a secret."""
         raw = self._redactor.text(mend_text(said[:RAW_MAX_CHARACTERS]))
         text = seen(" ".join(seen(raw).split()))
         if len(said) > RAW_MAX_CHARACTERS or len(text) > READ_MAX_CHARACTERS:
@@ -75,15 +76,17 @@ class Reasons:
 
 
 def is_down(failure: ModelFailed) -> bool:
-    """Return whether another model may succeed after this failure. A refused request would be refused by other models,
-    too. A key that is no longer valid is reported in the server's log, and another model answers."""
+    """Return whether another model may succeed after this failure. Return False for a refused request, because other
+    models would refuse the request, too. Return True for an invalid key: another model answers, and the server's log
+    reports the key."""
     return failure.retryable or failure.code == "auth_failed"
 
 
 def _quotes(text: str, system: str) -> bool:
     """Return whether `system` contains `QUOTED_CHARACTERS` successive characters of `text`, without regard to case and
-    white space. Takes some 20 ms for a prompt of 1 MB: only every 17th index of the prompt is compared closely. This
-    finds all quotations of 32 characters, because each contains such an index with 16 of its characters after it."""
+    white space. Takes about 20 ms for a prompt of 1 MB, because only every 17th index of the prompt is compared. This
+    finds all quotations of 32 characters, because each quotation contains such an index, followed by 16 quoted
+    characters."""
     text, system = text.lower(), " ".join(system.lower().split())
     half = QUOTED_CHARACTERS // 2
     halves = {text[at : at + half] for at in range(len(text) - half + 1)}

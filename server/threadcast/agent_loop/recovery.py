@@ -1,7 +1,7 @@
 """Recovers the unfinished work of a chat's previous owner (DESIGN §7).
 
 The unit of recovery is one model call: finished rounds and tool results are never repeated, and text that was shown is
-never shown twice. Pure. The actor calls `recover` after a takeover, and after an abort that left work open.
+never shown twice. The actor calls `recover` after a takeover, and after an abort that left unfinished work. Pure.
 """
 
 from threadcast.agent_loop.calls.bindings import arguments_of
@@ -25,7 +25,7 @@ __all__ = ["can_continue", "has_single_effect", "recover"]
 
 
 def can_continue(models: ModelTable, model: str) -> bool:
-    """Return whether `model` can receive the beginning of its answer and continue the answer."""
+    """Return whether the provider of `model` accepts the beginning of an answer and continues the answer."""
     try:
         provider, name = models.resolve(model)
     except ModelFailed:
@@ -46,7 +46,7 @@ def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> N
     if run is None:
         return
     asked = [reason.tool_call_id for reason in builder.state.runtime.pause_reasons if reason.tool_name]
-    withdraw_questions(builder, asked)  # steps of tools that ran; an agent's question has no tool
+    withdraw_questions(builder, asked)  # the questions of interrupted tools; an agent's question has no tool name
     if run.commit is not None:
         recover_commit(builder, run, run.commit, table)
         return
@@ -71,7 +71,8 @@ def recover(builder: EntryBuilder, table: ChatTools, *, can_continue: bool) -> N
 
 
 def has_single_effect(state: OwnerState, table: ChatTools) -> bool:
-    """Return whether a tool or step that may not run twice was being carried out, so that `recover` would settle it."""
+    """Return whether a tool or step that may not run twice has begun and has no result. `recover` would settle this
+    tool or step."""
     run = state.private.run
     if run is None:
         return False
@@ -81,8 +82,8 @@ def has_single_effect(state: OwnerState, table: ChatTools) -> bool:
 
 
 def _started_once(state: OwnerState, run: Run, table: ChatTools) -> list[tuple[ToolCall, Gate, Tool]]:
-    """Return the calls that were started and not answered, of tools that may not run twice."""
-    at_clients = {call.tool_call_id for call in state.runtime.ide_calls}  # without a worker
+    """Return the started and unanswered calls of tools that may not run twice."""
+    at_clients = {call.tool_call_id for call in state.runtime.ide_calls}  # clients run these calls without a worker
     found: list[tuple[ToolCall, Gate, Tool]] = []
     for call in open_calls(state):
         gate, tool = run.gates.get(call.id), table.get(call.function.name)

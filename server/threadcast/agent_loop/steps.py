@@ -1,6 +1,6 @@
 """The steps of a run: ask the model, run a tool, run a durable agent, sum up, or wait.
 
-The plan returns a step, the loop carries it out and commits the result, and the plan is asked again.
+The plan returns a step. The loop carries out the step, commits the result, and then asks the plan for the next step.
 """
 
 from typing import TypeAlias
@@ -13,7 +13,8 @@ __all__ = ["CallModel", "RunAgent", "RunTool", "Step", "Summarize", "Wait"]
 
 
 class CallModel(msgspec.Struct, frozen=True):
-    """Ask the model. `continuing`: the open draft is the beginning of this answer, which the model must continue."""
+    """Ask the model. If `continuing` is true, the open draft is the beginning of the answer, which the model must
+    continue."""
 
     run_id: str
     message_id: str
@@ -25,8 +26,9 @@ class CallModel(msgspec.Struct, frozen=True):
 class RunTool(msgspec.Struct, frozen=True):
     """Run `call` with `arguments` (the JSON text that the model wrote, or a person's edit of it).
 
-    `index` counts the calls of the run. `at_ms` is the time of the announcement in Unix milliseconds. `beside` are
-    calls of safe tools that run at the same time; their results follow in this order (LOOP-3).
+    `index` is the number of the call in the run. `at_ms` is the time of the announcement in Unix milliseconds. `beside`
+    are calls of safe tools that run at the same time. Their results are written after the result of `call`, in the
+    order of `beside` (LOOP-3).
     """
 
     run_id: str
@@ -38,8 +40,8 @@ class RunTool(msgspec.Struct, frozen=True):
 
 
 class Summarize(msgspec.Struct, frozen=True, kw_only=True):
-    """Ask `model` to sum up messages of the path, from the id `first` to the id `last`. These are `covered` of the
-    `before` messages that the next round would show to the model."""
+    """Ask `model` to sum up the messages of the path from the id `first` to the id `last`. The summary replaces
+    `covered` of the `before` messages that the history has without the summary."""
 
     run_id: str
     model: str
@@ -50,14 +52,15 @@ class Summarize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunAgent(msgspec.Struct, frozen=True):
-    """Run the durable agent `name` from the top. Operations that the journal holds return what they returned before."""
+    """Run the function of the durable agent `name` from its beginning. Operations that are recorded in the journal
+    return their recorded results."""
 
     run_id: str
     name: str
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Do nothing until the next command: the chat is at rest, or its run is parked."""
+    """Do nothing until the next command, because the chat is at rest or its run is parked."""
 
 
 Step: TypeAlias = CallModel | RunTool | RunAgent | Summarize | Wait

@@ -1,8 +1,8 @@
 """Lets a model write the title of a chat after its first answer (TREE-5).
 
-The first line of a chat becomes its title at once (`chat/starts.py`). If the operator names a model for titles, the
-title of this model replaces the first line. A title that a person has set is never changed. After a failure the first
-line stays, and the next attempt follows the next message.
+The first line of a chat becomes its title at once (`chat/starts.py`). If the operator names a model for titles, a title
+written by this model replaces the first line. A title that a person has set is never changed. After a failure the title
+stays the first line, and the next attempt follows the next message.
 """
 
 import anyio
@@ -19,10 +19,11 @@ from threadcast_protocol.wire.thread import Thread
 __all__ = ["INSTRUCTION", "make_title", "wants_title"]
 
 TITLE_SECONDS = 20.0
-"""The maximum seconds for a title, during which the worker keeps the chat."""
+"""The maximum seconds that writing a title may take. The worker keeps the chat during this time."""
 
 EXCERPT_MAX_CHARACTERS = 2_000
-"""The number of characters of the question, and of the answer, that the model reads: enough to know the subject."""
+"""The maximum characters of the question, and of the answer, that the model reads. This is enough to recognize the
+subject."""
 
 MAX_TOKENS = 40
 
@@ -34,7 +35,7 @@ INSTRUCTION = (
 
 def wants_title(state: OwnerState) -> bool:
     """Return whether the chat has a first answer and no title chosen by a user or a model, and no attempt has failed
-    since its newest message. A temporary chat is in no list, so it needs no title."""
+    since its newest message. A temporary chat needs no title, because no list of chats shows it."""
     thread, first = state.thread, first_question(state)
     if thread.is_title_generated or thread.temporary or first is None or state.path[-1] == state.private.untitled_at:
         return False
@@ -69,6 +70,6 @@ async def make_title(models: ModelTable, model: str, state: OwnerState) -> str:
 
 
 def _first_exchange(state: OwnerState) -> list[Message]:
-    """Return the first question and its answer, without a report of a failed command before them."""
+    """Return the first question and its answer. A report of a failed command before the question is left out."""
     said = [state.nodes[key] for key in state.path if state.nodes[key].role in ("user", "assistant")]
     return said[:2]

@@ -1,8 +1,8 @@
 """Builds the trace of a run: records of its requests, answers and calls (DIAG-1).
 
-`RoundTrace` accompanies one model call and measures it; `tool_trace`, `operation_trace`, `summary_trace` and
-`end_trace` make the other records. `actor/traces.py` stores them. A record refers to large parts by their hashes, as
-the log does. A run never waits for its trace and does not depend on it.
+`RoundTrace` measures one model call and makes its record. `tool_trace`, `operation_trace`, `summary_trace` and
+`end_trace` make the other records, and `actor/traces.py` stores all records. A record refers to large parts by their
+hashes, as the log does. A run never waits for its trace and does not depend on the trace.
 """
 
 import time
@@ -51,7 +51,7 @@ __all__ = [
 
 
 class Attempt(msgspec.Struct, kw_only=True):
-    """One attempt to ask one model. `code` is the error code, None if the model answered. `detail` is the provider's
+    """One attempt to ask one model. `code` is the error code, or None if the model answered. `detail` is the provider's
     own message."""
 
     provider: str
@@ -64,8 +64,10 @@ class Attempt(msgspec.Struct, kw_only=True):
 
 
 class MessagesRef(msgspec.Struct, frozen=True):
-    """Messages of a request that the chat holds as they were sent: `count` of them, each the parent of the next, up to
-    `last`. `characters` is the length of their texts, by which a reader sees that one was changed since."""
+    """A reference to messages of a request that the chat stores in the form in which they were sent. The reference
+    covers `count` messages, each of which is the parent of the next. `last` is the id of the last message. `characters`
+    is the total length of their texts. If the chat's texts have another length, a message was changed after the
+    request."""
 
     last: str
     count: int
@@ -80,10 +82,11 @@ class _Record(msgspec.Struct, kw_only=True):
 class RoundRecord(_Record, kw_only=True, tag_field="kind", tag="round"):
     """The model call of a round: the request, the models that were asked, and the raw answer before cleaning.
 
-    `scope` is the scope whose tools and prompt were used, as names from the outside in; `context` is the request
-    context. `params` are the request's parameters; `settings` are all parameters with the layer that sets each.
-    `left_out` lists the attachments that the model cannot take. `messages` has the messages that the chat does not hold
-    in this form, and references to all others, so that a trace does not repeat the conversation.
+    `scope` is the scope whose tools and prompt were used, as a list of names that begins with the outermost. `context`
+    is the request context. `params` are the request's parameters. `settings` has all parameters, each with the layer
+    that sets it. `left_out` lists the attachments that the model does not accept. `messages` has the messages that the
+    chat does not store in the form in which they were sent. All other messages are references, so that a trace does not
+    repeat the conversation.
     """
 
     message_id: str
@@ -112,8 +115,8 @@ class RoundRecord(_Record, kw_only=True, tag_field="kind", tag="round"):
 
 
 class ToolTrace(_Record, kw_only=True, tag_field="kind", tag="tool"):
-    """One tool call as it was carried out: `input` as executed, `output` as the model reads it. An aborted call has no
-    output, but may have had effects."""
+    """One executed tool call. `input` is the arguments with which the tool ran, and `output` is the text that the model
+    reads. An aborted call has no output, but may have had effects."""
 
     tool_call_id: str
     name: str
@@ -127,8 +130,8 @@ class ToolTrace(_Record, kw_only=True, tag_field="kind", tag="tool"):
 
 
 class OperationTrace(msgspec.Struct, frozen=True, kw_only=True):
-    """An operation of a durable agent that has ended. `step_id` is that of the event `agent_step`. `value` is the
-    result as JSON text, at most `VALUE_MAX_CHARACTERS` of it."""
+    """An ended operation of a durable agent. `step_id` is the id of the operation in the event `agent_step`. `value` is
+    the result as JSON text, cut after `VALUE_MAX_CHARACTERS` characters."""
 
     step_id: str
     kind: str
@@ -142,8 +145,8 @@ class OperationTrace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperationsTrace(_Record, kw_only=True, tag_field="kind", tag="operations"):
-    """Operations of a durable agent that have ended one after the other. One record has many of them, because a record
-    of its own costs more than a short step."""
+    """Operations of a durable agent in the order in which they ended. One record has many operations, because a
+    separate record would cost more than a short step."""
 
     principal: str
     run_started_at_ms: int
@@ -153,8 +156,9 @@ class OperationsTrace(_Record, kw_only=True, tag_field="kind", tag="operations")
 
 
 class SummaryTrace(_Record, kw_only=True, tag_field="kind", tag="summary"):
-    """The call of the summarizer before `round` (HIST-4). `text` is the summary of `covered` messages; `code` is the
-    error code, None if the summarizer answered. The request is not kept, because it would repeat these messages."""
+    """The call of the summarizer before `round` (HIST-4). `text` is the summary of `covered` messages. `code` is the
+    error code, or None if the summarizer answered. The request is not stored, because it would repeat these
+    messages."""
 
     model: str
     covered: int
@@ -168,8 +172,8 @@ class SummaryTrace(_Record, kw_only=True, tag_field="kind", tag="summary"):
 
 
 class EndTrace(_Record, kw_only=True, tag_field="kind", tag="end"):
-    """The end of a run. `raw_answers` holds, by message id, the answers before they were cleaned (DIAG-2), with the
-    number of suggested actions that were dropped (PAY-6)."""
+    """The end of a run. `raw_answers` has, by message id, each answer before its cleaning (DIAG-2) and the number of
+    suggested actions that were dropped from the answer (PAY-6)."""
 
     outcome: str
     error: str | None
@@ -183,11 +187,12 @@ class EndTrace(_Record, kw_only=True, tag_field="kind", tag="end"):
 Trace = RoundRecord | ToolTrace | OperationsTrace | SummaryTrace | EndTrace
 
 VALUE_MAX_CHARACTERS = 2_000
-"""The longest result of an operation in a trace. The journal has the whole result while the run is open."""
+"""The maximum characters of an operation's result in a trace. The journal has the whole result while the run is
+open."""
 
 
 class RoundTrace:
-    """Accompanies one model call and fills its `record`."""
+    """Measures one model call and fills in the `record` of the call."""
 
     def __init__(
         self, state: OwnerState, message_id: str, model: str, profile_params: JsonObject, scope: Scope
@@ -216,8 +221,8 @@ class RoundTrace:
         return self.record.left_out
 
     def ask(self, provider: str, request: Request, state: OwnerState) -> None:
-        """Record that `provider` is about to be asked. The attachments of `request` should still be references, and
-        `state` is the state from which the request was made."""
+        """Record that `request` is about to be sent to `provider`. The attachments of `request` should not be resolved
+        yet. `state` is the state from which the request was built."""
         record = self.record
         record.attempts = [
             *record.attempts,
@@ -260,7 +265,7 @@ class RoundTrace:
 
     def timings(self, usage: Usage | None) -> JsonObject:
         """Return our own measurements, for a provider that reports no times (DIAG-5). The keys begin with `measured_`,
-        to distinguish them from the provider's."""
+        to distinguish these measurements from the provider's times."""
         first_ms, total_ms = self.record.attempts[-1].first_delta_ms, self._elapsed_ms()
         timings: JsonObject = {"measured_total_ms": total_ms}
         if first_ms is not None:
@@ -277,7 +282,8 @@ class RoundTrace:
 def referred(
     messages: Sequence[Message], state: OwnerState, unchanged: Unchanged | None = None
 ) -> list[Message | MessagesRef]:
-    """Return `messages` with references to those that `state` holds. Consecutive messages share a reference."""
+    """Return `messages`, with references in place of the messages that `state` stores in the same form. Consecutive
+    messages share a reference."""
 
     def add(before: list[Message | MessagesRef], more: Sequence[Message]) -> list[Message | MessagesRef]:
         found = before.copy()
@@ -298,7 +304,7 @@ def referred(
 
 
 def characters_of(message: Message) -> int:
-    """Return the length of the message's text; the texts of several parts together."""
+    """Return the length of the message's text, which is the total length of its text parts."""
     return len(text_of(message.content))
 
 

@@ -1,2 +1,2 @@
-"""The pure domain of a chat: functions decide the effects of commands, and each decision becomes one entry of the
-log."""
+"""Contains the domain logic of a chat as pure functions. The functions decide the effects of commands, and each
+decision becomes one entry of the chat's log."""

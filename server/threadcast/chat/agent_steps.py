@@ -1,4 +1,5 @@
-"""Records the operations of a durable agent, and shows those that take time to clients as steps. Pure."""
+"""Records the operations of a durable agent, and shows the operations that take time to clients as steps. All functions
+are pure."""
 
 from msgspec.structs import replace
 
@@ -13,8 +14,8 @@ from threadcast_protocol.wire.events import AgentStep
 __all__ = ["NAME_MAX_CHARACTERS", "cancel", "child_of", "record", "step_id_of"]
 
 STEP_KINDS = frozenset({"step", "chat", "ask", "sleep"})
-"""The kinds of operations that clients see as steps. Calls and answers are messages, and the other operations take no
-time."""
+"""The kinds of operations that clients see as steps. Clients see calls and answers as messages, and all other
+operations take no time."""
 
 NAME_MAX_CHARACTERS = 200
 """The longest name of a step that clients see."""
@@ -26,8 +27,8 @@ def child_of(state: OwnerState, ref: str) -> Child | None:
 
 
 def record(builder: EntryBuilder, key: str, operation: Operation) -> None:
-    """Record that an operation has begun or ended, and show it to clients if it is a step. Each end of an operation
-    counts as progress, so that a long run is not taken for the cause of its workers' deaths."""
+    """Record that an operation has begun or ended, and show it to clients if it is a step. The end of an operation
+    counts as progress. Without this progress, a long run would be taken for the cause of its workers' crashes."""
     run = builder.state.private.run
     before = run.agent.journal.get(key) if run is not None and run.agent is not None else None
     builder.note(OperationRecorded(key=key, operation=operation))
@@ -38,7 +39,7 @@ def record(builder: EntryBuilder, key: str, operation: Operation) -> None:
 
 
 def cancel(builder: EntryBuilder, run: Run) -> None:
-    """Stop the sub-chats of an ending run, and show its unfinished steps to clients as cancelled."""
+    """Stop the sub-chats of a run that ends, and show the unfinished steps of the run to clients as cancelled."""
     journal = run.agent.journal if run.agent is not None else {}
     for key, operation in journal.items():
         if operation.status == "begun" and operation.kind in STEP_KINDS:
@@ -48,7 +49,7 @@ def cancel(builder: EntryBuilder, run: Run) -> None:
 
 
 def step_id_of(restarts: int, key: str) -> str:
-    """Return the id of an operation that is unique in its run."""
+    """Return an id for the operation `key` that is unique in its run, even if the agent was restarted."""
     return f"{restarts}:{key}" if restarts else key
 
 

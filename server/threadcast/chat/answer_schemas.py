@@ -1,9 +1,10 @@
-"""Checks the JSON Schemas of questions, and answers against them, with bounded work (PROTOCOL §11).
+"""Checks the JSON Schemas of questions, and checks answers against these schemas, with a bounded amount of work
+(PROTOCOL §11).
 
-A schema comes from an agent or from a tool, an answer comes from a person, and the chat's other commands wait while an
-answer is checked. Therefore keywords whose work cannot be bounded are refused: regular expressions, references that
-leave the schema's definitions, and keywords that walk the schema again for each value. Every other keyword costs one
-step of a budget.
+Schemas come from agents or tools, and answers come from people. The chat's other commands wait while an answer is
+checked. Therefore keywords whose work cannot be bounded are refused: regular expressions, references that leave the
+schema's definitions, and keywords that walk the schema again for each value. Each evaluation of another keyword costs
+one step of a budget, or one step per element if the keyword's value is a list.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,11 +25,11 @@ SCHEMA_MAX_DEPTH = 32
 """The maximum nesting of a schema. Schemas of forms have fewer than ten levels."""
 
 STEPS_MAX = 10_000
-"""The maximum number of keywords that are evaluated for one answer; evaluating this number takes at most 0.1 s. A form
-of 50 fields takes 300."""
+"""The maximum number of steps for the check of one answer. This number of steps takes at most 0.1 s. A form of 50
+fields needs 300 steps."""
 
 PROBLEM_MAX_CHARACTERS = 300
-"""The maximum length of the library's message that is shown. Longer ones repeat the answer."""
+"""The maximum length of a message of the library `jsonschema` that is shown. Longer messages repeat the answer."""
 
 _REFUSED = (
     "pattern",
@@ -41,8 +42,8 @@ _REFUSED = (
     "$anchor",
     "$id",
 )
-"""Keywords that a schema may not use. Regular expressions can take exponential time, `unevaluated…` follows references
-without a bound, and the others make it impossible to see what a reference means."""
+"""Keywords that a schema may not use. Regular expressions can take exponential time. `unevaluated…` follows references
+without a bound. The other keywords hide which schema a reference means."""
 
 _NAMED = ("properties", "$defs", "definitions", "dependentSchemas")
 _LISTED = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -60,7 +61,7 @@ class _TooMuchWork(Exception):
 def check_schema(schema: JsonObject) -> None:
     """Raise ValueError if `schema` is not a JSON Schema (2020-12), is too large, or uses a keyword that questions
     cannot have."""
-    from jsonschema import Draft202012Validator, SchemaError  # takes 0.1 s, so only if a schema is checked
+    from jsonschema import Draft202012Validator, SchemaError  # this import takes 0.1 s and is needed only here
 
     if (size := len(msgspec.json.encode(schema))) > SCHEMA_MAX_BYTES:
         raise ValueError(f"the schema has {size} bytes of JSON; a question's schema has at most {SCHEMA_MAX_BYTES}")
@@ -75,7 +76,7 @@ def _check_keywords(schema: object, depth: int) -> None:
     if depth > SCHEMA_MAX_DEPTH:
         raise ValueError(f"the schema is nested more than {SCHEMA_MAX_DEPTH} levels deep")
     if not isinstance(schema, dict):
-        return  # true, false, or no schema, which the meta-schema refuses
+        return  # `schema` is true or false, or no schema at all, which the meta-schema refuses
     for name in _REFUSED:
         if name in schema:
             raise ValueError(f"the schema uses {name}, which a question's schema may not have")
@@ -97,11 +98,12 @@ def _check_keywords(schema: object, depth: int) -> None:
 
 
 def problem_of(schema: JsonObject, value: object) -> str:
-    """Return where and why `value` violates `schema`, which `check_schema` accepts; '' if the value is valid."""
+    """Return a text that says where and why `value` violates `schema`, or '' if the value is valid. `check_schema` must
+    have accepted the schema."""
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    root = {name: each for name, each in schema.items() if name != "$schema"}  # the key would change the validator
+    root = {name: each for name, each in schema.items() if name != "$schema"}  # it would select another validator
     token = _steps_left.set(STEPS_MAX)
     try:
         wrong = next(_validator()(root, registry=Registry()).iter_errors(value), None)
@@ -122,7 +124,7 @@ def problem_of(schema: JsonObject, value: object) -> str:
 
 @cache
 def _validator() -> Any:  # Any: jsonschema has no types
-    """Return the validator class, whose keywords are counted."""
+    """Return a validator class that counts the keywords that it evaluates."""
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend
 
@@ -132,7 +134,7 @@ def _validator() -> Any:  # Any: jsonschema has no types
     return extend(Draft202012Validator, {**dict.fromkeys(_REFUSED, _nothing), **counted})
 
 
-def _counted(check: Callable[..., Any]) -> Callable[..., Any]:  # Any: a keyword's function yields errors, or is None
+def _counted(check: Callable[..., Any]) -> Callable[..., Any]:  # Any: a keyword's function returns errors or None
     def run(validator: object, value: object, instance: object, schema: object) -> Iterator[Any]:
         left = _steps_left.get() - (len(value) if isinstance(value, list) else 1)
         if left < 0:
@@ -144,7 +146,8 @@ def _counted(check: Callable[..., Any]) -> Callable[..., Any]:  # Any: a keyword
 
 
 def _unique_items(_: object, value: object, instance: object, __: object) -> Iterator[Any]:
-    """Yield an error if two items are the same JSON. The library compares each pair of items."""
+    """Yield an error if two items are the same JSON. This function replaces the check of the library, which compares
+    each pair of items."""
     from jsonschema import ValidationError
 
     if value and isinstance(instance, list) and len({_canonical.encode(item) for item in instance}) < len(instance):

@@ -1,4 +1,4 @@
-"""The operator's rules about approvals, which hold for all chats of the server (PROTOCOL §11)."""
+"""Defines the operator's rules about approvals. The rules apply to all chats of the server (PROTOCOL §11)."""
 
 import msgspec
 
@@ -8,9 +8,9 @@ __all__ = ["ApprovalRules"]
 
 
 class ApprovalRules(msgspec.Struct, frozen=True, kw_only=True):
-    """`requires_input_hash`: a decision that accepts a call or a preview must name the arguments that were shown, by
-    their hash. `untrusted`: the tools whose content is untrusted, `mcp__NAME__*` for an MCP server with its tools,
-    resources and prompts."""
+    """The operator's rules about approvals. With `requires_input_hash`, a decision that accepts a call or a preview
+    must contain the hash of the arguments that the user was shown. `untrusted` has the names of the tools whose content
+    is untrusted. In `untrusted`, `mcp__NAME__*` means an MCP server with its tools, resources and prompts."""
 
     requires_input_hash: bool = False
     untrusted: frozenset[str] = frozenset()

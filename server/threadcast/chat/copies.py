@@ -1,8 +1,8 @@
 """Fills a new chat with a copy of another chat's path, or with messages from a client (CMD-12).
 
-Both commands take effect at once and do not wait in the queue, so that the next command already finds the messages. The
-caller has loaded the source chat and checked its owner. `restores.py` checks messages from clients. All functions are
-pure.
+The commands `branch_from_chat` and `restore_messages` take effect at once and do not wait in the queue, so that the
+next command already finds the messages. The caller has loaded the source chat and checked its owner. `restores.py`
+checks messages from clients. All functions are pure.
 """
 
 import msgspec
@@ -29,11 +29,12 @@ __all__ = ["branch_from", "restore"]
 
 
 def branch_from(builder: EntryBuilder, command: BranchFromChat, by: Principal, source: OwnerState | None) -> None:
-    """Copy the path up to a message of `source`, with new ids. `source` is None if the caller has no such chat.
+    """Copy the path of `source` up to the command's message, with new ids. `source` is None if the caller has no chat
+    with the command's `source_chat_id`.
 
     Raises:
         Conflict: this chat has messages.
-        NotFound: the chat or the message does not exist.
+        NotFound: the source chat does not exist, or has no such message.
     """
     _must_be_empty(builder.state)
     if source is None:
@@ -77,7 +78,8 @@ def _take_what_is_private(builder: EntryBuilder, source: OwnerState, key: str, c
 
 
 def _moved(message: Message, chat_id: str) -> Message:
-    """Return `message` with references to the blobs of this chat, to which the actor has copied them."""
+    """Return `message` with its blob references changed to the chat `chat_id`. The actor has copied the blobs to this
+    chat."""
     if isinstance(message.content, str) and not message.attachments:
         return message
     return msgspec.json.decode(move_to(chat_id, msgspec.json.encode(message)), type=Message)

@@ -1,8 +1,9 @@
 """Decides the effects of a command and adds them to an entry of the chat's log.
 
-`decide` is pure and raises no error for any command that a client can send. A command that cannot be applied ends in a
-final negative ack, so that no accepted command vanishes (PROTOCOL §3). Commands that start runs or edit the tree are
-queued. Aborts, parameters, decisions, results of client tools and edits of the queue take effect at once.
+`decide` is pure and raises no error for any command that a client can send. A command that cannot be applied gets a
+final negative ack, so that no accepted command remains without a final ack (PROTOCOL §3). Commands that start runs or
+edit the tree are queued. Aborts, parameters, decisions, results of client tools and edits of the queue take effect at
+once.
 """
 
 from collections.abc import Callable
@@ -68,7 +69,7 @@ def decide(
     rules: ApprovalRules = _NO_RULES,
 ) -> None:
     """Add the effects of `command` to the entry, including its ack. `source` is the chat that a `branch_from_chat`
-    names, or None if the caller has no such chat. `rules` are the operator's rules about decisions."""
+    names, or None if the caller has no such chat. `rules` are the operator's rules about approvals."""
     request_id = command.client_request_id
     is_interrupting = interrupts(command, builder.state)
     builder.note(Progressed())
@@ -145,7 +146,7 @@ def _abort(builder: EntryBuilder, command: Abort, by: Principal) -> None:
 
 
 def _stop(builder: EntryBuilder, command: StopSubchat) -> None:
-    """Abort the run and clear the queue. The parent gets a report when this chat has ended."""
+    """Abort the run of a sub-chat and clear its queue. The end of the run is reported to the parent."""
     drop(builder)
     if builder.state.private.run is not None:
         _abort_run(builder)

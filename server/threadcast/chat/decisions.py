@@ -1,8 +1,10 @@
-"""Decisions of users: about tool calls of a paused run, questions, the limit of rounds, browser data, and previews.
+"""Applies the decisions of users about tool calls of a paused run, questions, the limit of rounds, browser data and
+previews.
 
-A decision applies only to the call, run and arguments that were shown, and needs the permission to approve unless it
-answers a question (PROTOCOL §11). The remaining reasons of the pause are published again; when no reason remains, the
-pause ends. Previews can be decided in any state; `previews.py` has the effects.
+A decision applies only to the call, the run and the arguments that the user was shown. Users need the permission to
+approve, except to answer a question (PROTOCOL §11). After a decision, the remaining reasons of the pause are published
+again. When no reason remains, the pause ends. Previews can be decided whether a run is open or not, and `previews.py`
+applies these decisions.
 """
 
 import msgspec
@@ -43,8 +45,8 @@ __all__ = [
 
 
 EDITED_PREVIEW_MAX_BYTES = 256_000
-"""Maximum bytes of an edited preview, the same as of a tool's payload (PROTOCOL §18), because every snapshot contains
-the preview."""
+"""The maximum bytes of an edited preview as JSON, because every snapshot contains the preview. A tool's payload has the
+same maximum (PROTOCOL §18)."""
 
 INPUT_HASH_MISSING = (
     "this server accepts an approval only with input_hash, the hash that the question shows beside the arguments; "
@@ -55,14 +57,15 @@ INPUT_HASH_MISSING = (
 def decide_calls(
     builder: EntryBuilder, decisions: list[Decision], request_id: str, by: Principal, rules: ApprovalRules
 ) -> None:
-    """Apply the decisions whose call or preview is still pending; the ack lists all others as `not_pending`.
+    """Apply the decisions whose call or preview is still pending. The ack lists the ids of all other decisions as
+    `not_pending`.
 
     Raises:
         NoPendingDecision: no call or preview waits for any of the decisions.
         Forbidden: the principal may not approve, and not all decisions are about questions.
         OtherApproverNeeded: the principal accepts a call that another principal must accept.
-        BadRequest: a decision lacks the hash of the arguments that it accepts, and `rules` require the hash; or it
-            accepts a question without an answer that fits.
+        BadRequest: a decision lacks the hash of the arguments that it accepts, and `rules` require the hash. Or a
+            decision accepts a question without a valid answer.
         TooLarge: the edited object of a preview is too large.
         Conflict: the arguments of a call, or a preview, have changed since they were shown.
     """
@@ -117,7 +120,7 @@ def decide_calls(
                 blame(builder, ROUND_LIMIT)
                 end_run(builder, "limit", then=lambda: builder.accept(request_id, result, by=by, final=True))
                 return
-            # otherwise a task works on the run and publishes the state itself
+            # in other states a task works on the run, and this task publishes the state
             if builder.state.runtime.state == "paused":
                 say_runtime(builder, "executing_tools")
     builder.accept(request_id, result, by=by, final=True)
@@ -127,12 +130,12 @@ def decide_calls(
 def decide_browser_context(
     builder: EntryBuilder, command: BrowserContextDecision, by: Principal, rules: ApprovalRules
 ) -> None:
-    """Accept a browser tool's call, and add the user's choice of shared data to its arguments (CMD-16). To refuse the
-    call, clients send a `tool_decision`.
+    """Accept a browser tool's call, and add the user's choice of shared data to the arguments of the call (CMD-16). To
+    refuse the call, clients send a `tool_decision`.
 
     Raises:
         NoPendingDecision: no call with this id waits for a browser context.
-        Forbidden, BadRequest, Conflict: as in `decide_calls`.
+        Forbidden, BadRequest, Conflict: for the same reasons as in `decide_calls`.
     """
     asked = [
         reason
@@ -159,11 +162,12 @@ def decide_browser_context(
 
 
 def answer_question(builder: EntryBuilder, command: AnswerQuestion, by: Principal, rules: ApprovalRules) -> None:
-    """Decide about one call. A caller other than the requester may decide only about calls that need another approver.
+    """Accept or deny one call. A caller other than the requester may decide only about calls that need another
+    approver.
 
     Raises:
         NoPendingDecision: no such question is open.
-        Forbidden, OtherApproverNeeded, Conflict: as in `decide_calls`.
+        Forbidden, OtherApproverNeeded, Conflict: for the same reasons as in `decide_calls`.
     """
     asked = [each for each in builder.state.runtime.pause_reasons if each.tool_call_id == command.tool_call_id]
     if not asked or (asked[0].approver != "another" and by.id not in requesters(builder.state)):
@@ -175,17 +179,17 @@ def answer_question(builder: EntryBuilder, command: AnswerQuestion, by: Principa
 
 
 def requesters(state: OwnerState) -> frozenset[str]:
-    """Return the ids of the principals on whose behalf the open run makes its calls: the principal that began the run,
-    and the authors of all messages that the run answers, since merged messages may have several. The run of a sub-chat
-    has the principal of its parent's run, so that the requester is the person at the root."""
+    """Return the ids of the principals on whose behalf the open run makes its calls. These are the principal that began
+    the run, and the authors of all user messages on the path, because merged messages may have several authors. The run
+    of a sub-chat has the principal of its parent's run, so the requester is the person who uses the root chat."""
     run = state.private.run
     authors = {message.by for key in state.path if (message := state.nodes[key]).role == "user" and message.by}
     return frozenset(authors if run is None else authors | {run.principal.id})
 
 
 def forget_tool(builder: EntryBuilder, tool_name: str) -> bool:
-    """Ask about calls of this tool again, from the next call on. Returns False if the tool was not in the chat's list
-    of allowed tools."""
+    """Require approval for calls of this tool again, beginning with the next call. Returns False if the tool was not in
+    the chat's list of allowed tools."""
     is_allowed = tool_name in builder.state.private.allowed_tools
     if is_allowed:
         builder.note(ToolAllowed(tool_name=tool_name, is_over=True))
@@ -222,5 +226,5 @@ def _note_decision(builder: EntryBuilder, run: Run, reason: PauseReason, decisio
 
 
 def limit_call_id(run_id: str) -> str:
-    """Return the id that the pause at the limit of rounds has in place of a call's id (PROTOCOL §11)."""
+    """Return the id that takes the place of a call's id in the pause at the limit of rounds (PROTOCOL §11)."""
     return f"limit-{run_id}"

@@ -1,4 +1,5 @@
-"""Digests of JSON values, which bind decisions to what was shown (PROTOCOL §11)."""
+"""Computes digests of JSON values. By such a digest, a decision names the arguments that the user was shown (PROTOCOL
+§11)."""
 
 import hashlib
 
@@ -10,5 +11,5 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 
 def digest(parts: list[object]) -> str:
-    """Return a digest of JSON values, which does not depend on the order of keys."""
+    """Return a digest of JSON values as 32 hexadecimal digits. The order of keys does not change the digest."""
     return hashlib.sha256(_canonical.encode(parts)).hexdigest()[:32]

@@ -1,8 +1,8 @@
-"""Edits of the tree of messages: cut, replace, branch, remove, select (PROTOCOL §2, CMD-5..11).
+"""Edits the tree of messages: cuts, replaces, branches, removes and selects messages (PROTOCOL §2, CMD-5..11).
 
 Each function only adds events to an `EntryBuilder`; `starts.py` and `decider.py` handle the queue, runs and acks. The
-tree keeps old branches unless a command removes them. Clients that only show a flat list of messages follow the changes
-of this list by `messages_truncated`, `message_added` and `message_removed`.
+tree keeps old branches until a command removes them. Clients that show only a flat list of messages update this list
+with the events `messages_truncated`, `message_added` and `message_removed`.
 """
 
 from msgspec.structs import replace
@@ -60,7 +60,7 @@ def regenerate_from(state: OwnerState, message_id: str | None) -> int:
     """Return how many messages of the path are kept when an answer is generated again (CMD-5).
 
     Raises:
-        NotFound: the message is not on the active path, or there is no message to answer.
+        NotFound: the message is not on the active path, or the path is empty.
         BadRequest: there is no user message before the answer.
     """
     roles = [state.nodes[key].role for key in state.path]
@@ -96,8 +96,8 @@ def rewrite(builder: EntryBuilder, message: Message, content: str | list[Part]) 
 
 
 def remove(builder: EntryBuilder, message_id: str) -> None:
-    """Remove the message and all messages below it from the tree. The active path continues with the newest remaining
-    sibling, or ends at the parent (CMD-9).
+    """Remove the message and all messages below it from the tree. If the message is on the active path, the path then
+    continues with the newest remaining sibling, or ends at the parent (CMD-9).
 
     Raises:
         NotFound: the tree has no such message.
@@ -133,7 +133,7 @@ def path_without(state: OwnerState, message_id: str) -> tuple[str, ...]:
 
 
 def _tell_siblings(builder: EntryBuilder, siblings: list[str]) -> None:
-    """Add an event with the new siblings for the message of `siblings` that is on the active path."""
+    """Add an event with the new list of siblings if one of `siblings` is on the active path."""
     for key in siblings:
         if key in builder.state.path:
             told = with_siblings(builder.state.nodes, [key])[key]
@@ -141,8 +141,8 @@ def _tell_siblings(builder: EntryBuilder, siblings: list[str]) -> None:
 
 
 def select_branch(builder: EntryBuilder, message_id: str) -> None:
-    """Move the active path to the message, and from there to a leaf by the newest child at each step (CMD-11). Raises
-    NotFound."""
+    """Move the active path to the message. Below the message, the path follows the newest child of each message to a
+    leaf (CMD-11). Raises NotFound if the tree has no such message."""
     if message_id not in builder.state.nodes:
         raise NotFound("there is no such message", path="/message_id")
     leaf_id = deepest_leaf(builder.state.nodes, message_id)

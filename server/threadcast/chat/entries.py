@@ -1,8 +1,8 @@
-"""An entry of a chat's log, which is one atomic commit, as it is stored and published (DISPATCH §3).
+"""Defines an entry of a chat's log as it is stored and published (DISPATCH §3). Each entry is one atomic commit.
 
-An entry contains public events, private facts and acks as JSON, which is decoded only when needed. `before` is the head
-string of the previous entry. An entry continues a state if `before` equals the head string of the state; this rule
-covers entries, fences, new owners and rollbacks.
+An entry contains public events, private facts and acks as JSON. The JSON is decoded only when it is needed. `before` is
+the head string of the previous entry. An entry continues a state if `before` equals the head string of the state; the
+same rule applies to fences, new owners and rollbacks.
 """
 
 import msgspec
@@ -12,12 +12,12 @@ from threadcast_protocol.wire.ids import EntryId
 __all__ = ["FORMAT_VERSION", "EntryAck", "Fence", "RawEntry"]
 
 FORMAT_VERSION = 1
-"""The version of the format of entries. A change that older readers cannot fold correctly increments the number;
-readers never fold an entry with a higher number than their own."""
+"""The version of the format of entries. Increment the number for each change that older readers cannot fold correctly.
+Readers never fold an entry with a higher number than their own."""
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """Marks the first entry of a new owner. `why` is wake, takeover or retake."""
+    """Marks the first entry of a new owner. `why` is `wake`, `takeover` or `retake`."""
 
     worker: str
     why: str

@@ -1,8 +1,9 @@
 """Builds an entry of a chat's log: its events, private facts and acks.
 
 The pure functions that decide (`decider.py`, `runs.py`, the agent's plan) add events, facts and acks to an
-`EntryBuilder`, which folds each of them at once, so that the next function sees the new state. The actor appends the
-finished entry to the log. Time and ids are arguments, so the builder needs no store and no clock.
+`EntryBuilder`. The builder folds each event and fact at once, so that the next function sees the new state. The actor
+appends the finished entry to the log. The time and the source of ids are arguments, so the builder needs no store and
+no clock.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,9 +29,9 @@ __all__ = ["EntryBuilder", "shown_name"]
 
 
 class EntryBuilder:
-    """An entry that is being built. `state` is the state after all events and facts so far; `now_ms` is Unix
-    milliseconds. `profile_params` are the default parameters of the chat's profile. `before_end` is called before a run
-    ends, whatever the reason."""
+    """Builds one entry. `state` is the state after all events and facts so far. `now_ms` is the time in Unix
+    milliseconds. `profile_params` are the default parameters of the chat's profile, or a function that returns these
+    parameters for a state. `before_end` is called before any run ends."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class EntryBuilder:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Undo everything that the block has added if an exception leaves the block; then raise the exception again."""
+        """Undo everything that the block has added if the block raises an exception, and raise the exception again."""
         state, counts = self.state, (len(self.events), len(self.facts), len(self.acks))
         try:
             yield
@@ -134,7 +135,8 @@ class EntryBuilder:
             self.state = reduce_payloads(self.state, added)
 
     def as_committed(self, head: str, epoch: int) -> OwnerState:
-        """Return the state after this entry was appended under `head`, the same as from folding the entry."""
+        """Return the state after this entry was appended with the head string `head`. A reader that folds the entry
+        gets the same state."""
         return replace(
             self.state,
             head=head,

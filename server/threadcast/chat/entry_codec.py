@@ -1,6 +1,6 @@
-"""Encodes and decodes the facts and acks of the log, and the states of checkpoints.
+"""Decodes the facts and acks of the log, and encodes and decodes the states of checkpoints.
 
-The format is JSON. Damaged bytes of any kind raise `msgspec.DecodeError`.
+The format is JSON. All functions that decode raise `msgspec.DecodeError` if the bytes are damaged.
 """
 
 from typing import Any

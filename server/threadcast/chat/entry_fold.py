@@ -1,6 +1,6 @@
 """Folds an entry of the log: its public events, its private facts and its fence.
 
-Actors fold entries with facts, relays without. The fold is pure.
+Actors fold entries with facts, and relays fold entries without facts. All functions are pure.
 """
 
 from collections.abc import Sequence

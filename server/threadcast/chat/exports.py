@@ -1,8 +1,8 @@
 """Exports a chat as lines of JSON with the whole tree of messages (PROTOCOL §1, SES-6).
 
 `api/transfer.py` sends the lines, `import_files.py` reads them, `imports.py` creates a chat from them. An export leaves
-out derived values (sibling ids, removed parents), so that a chat and its import have the same export. Blobs are not
-part of the state; the caller sends their lines after the chat's lines.
+out derived values (sibling ids, removed parents), so that an imported chat has the same export as the original. Blobs
+are not part of the state; the caller sends their lines after the chat's lines.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 EXPORT_FORMAT = 1
-"""The version of the format. A change that older readers cannot import correctly increments the number; readers refuse
-exports with a higher number than their own."""
+"""The version of the format. Increment the number for each change that older readers cannot import correctly. Readers
+refuse exports with a higher number than their own."""
 
 
 class ChatExport(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat to export. `messages` are in the order of the tree, each after its parent. `leaf_id` is the last message
-    of the active path, None for an empty path."""
+    """A chat to export. `messages` are in the order of the tree, each after its parent. `leaf_id` is the id of the last
+    message of the active path, or None if the path is empty."""
 
     chat_id: str
     thread: ThreadChanges
@@ -53,7 +53,7 @@ class ChatExport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExportHeader(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="chat"):
-    """The first line of an export. With the counts a reader notices a file that was cut."""
+    """The first line of an export. A reader uses the counts to detect a file that was cut."""
 
     format: int
     chat_id: str
@@ -114,8 +114,8 @@ def in_tree_order(messages: Iterable[Message]) -> list[Message]:
     """Return the messages with their sibling ids. Each message is followed by all messages below it; siblings keep
     their order.
 
-    In this order the parent of a message is always the message before it or one of its ancestors, so that a chat can be
-    rebuilt without searching for paths.
+    In this order the parent of a message is always the message before it or an ancestor of the message before it. A
+    chat can therefore be rebuilt without searching for paths.
     """
     families: dict[str | None, list[Message]] = {}
     for message in messages:
@@ -136,8 +136,8 @@ def _told(family: list[Message]) -> list[Message]:
 
 def export_of(state: OwnerState) -> ChatExport:
     """Return the export of a chat, without the open run, the queue and recent acks. An unfinished answer is exported
-    with its present text, status `partial` and finish reason `abort`. The export of a temporary chat is that of a
-    permanent one, because an export is made to keep the chat."""
+    with its present text, status `partial` and finish reason `abort`. The export of a temporary chat is not marked as
+    temporary, because users export a chat to keep it."""
     drafted = state.draft.message.message_id if state.draft is not None else None
     messages = [
         replace(
@@ -161,13 +161,15 @@ def export_of(state: OwnerState) -> ChatExport:
 
 
 def hashes_of(chat: ChatExport) -> tuple[str, ...]:
-    """Return the hashes of the blobs that the messages and payloads refer to, each once, in the order of the lines."""
-    each_encoded = map(_encode, (*chat.messages, *chat.payloads))  # together they may be 1 GiB of JSON
+    """Return the hashes of the blobs that the messages and payloads refer to, in the order of the lines and without
+    duplicates."""
+    each_encoded = map(_encode, (*chat.messages, *chat.payloads))  # one by one: all of them may be 1 GiB
     return tuple(dict.fromkeys(hash for encoded in each_encoded for hash in blob_hashes(encoded)))
 
 
 def export_lines(chat: ChatExport, blob_count: int = 0) -> Iterator[bytes]:
-    """Yield the lines of the chat, each with its line end. The caller then sends `blob_count` lines of `blob_line`."""
+    """Yield the lines of the chat, each with its line end. The caller must then send `blob_count` lines that
+    `blob_line` returns."""
     header = ExportHeader(
         format=EXPORT_FORMAT,
         chat_id=chat.chat_id,

@@ -1,8 +1,8 @@
-"""The fold of private facts. Together with `reducer.py` it restores the complete state of a chat after a crash of its
-worker.
+"""Folds private facts. After a crash of a worker, this fold and the fold of events in `reducer.py` restore the complete
+state of a chat.
 
 The fold is pure. A fact about a run that is not open changes nothing. Collections that would grow without end have a
-limit here; the oldest elements are dropped first.
+limit here. The oldest elements are dropped first, except in `tainted_by`.
 """
 
 from typing import TypeVar
@@ -59,16 +59,16 @@ UNKNOWN_OUTCOMES_KEPT = 64
 ASIDES_KEPT = 256
 ECHOES_KEPT = 256
 RAW_ANSWERS_KEPT = 32
-"""The maximum numbers of messages to the model, of answers with provider data and of raw answers; the newest are kept.
-Older elements are no longer needed; raw answers are also in traces."""
+"""The maximum numbers of messages that only the model reads, of answers with provider data and of raw answers. The
+newest elements are kept, and older elements are no longer needed. Raw answers are also in traces."""
 
 WITHHELD_KEPT = 1_024
-"""The maximum number of hidden results, and of hidden arguments. In place of older results and arguments the model
-reads those that clients see."""
+"""The maximum number of hidden results, and of hidden arguments. For older calls, the model reads the results and
+arguments that clients see."""
 
 DECLARATIONS_KEPT = 32
-"""The maximum number of messages whose declared tools are kept: an older question is rarely answered again, and each
-may hold 64 kB."""
+"""The maximum number of messages whose declared tools are kept. Older messages are rarely answered again, and the tools
+of each message may have 64 kB."""
 
 PREVIEWS_KEPT = 128
 """The maximum number of undecided previews that are kept. Older previews can no longer be decided."""
@@ -79,8 +79,8 @@ needs only one for each branch in use."""
 
 
 TAINTED_BY_KEPT = 16
-"""The maximum number of untrusted sources that a chat names in its questions. The first are kept: one source is enough
-for sensitive tools to ask."""
+"""The maximum number of untrusted sources that a chat names in its questions. The first sources are kept, because one
+source is enough to make sensitive tools ask for approval."""
 
 
 def fold_fact(private: Private, fact: Fact) -> Private:
@@ -188,7 +188,7 @@ def _fold_permission(private: Private, fact: ToolAllowed) -> Private:
 
 
 def _newest(kept: dict[str, _T], key: str, value: _T, most: int) -> dict[str, _T]:
-    """Return the dict with `key` added, and with its oldest keys removed if it has more than `most`."""
+    """Return `kept` with `key` added, and with the oldest keys removed if there are more than `most` keys."""
     added = {**kept, key: value}
     return added if len(added) <= most else dict(list(added.items())[-most:])
 

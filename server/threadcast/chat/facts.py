@@ -1,7 +1,7 @@
-"""Private facts: changes of the private state of a chat (DESIGN §2).
+"""Defines private facts, which change the private state of a chat (DESIGN §2).
 
 Facts are in the same entries of the log as events, but have no positions and never leave the server. `fact_fold.py`
-folds them.
+folds the facts.
 """
 
 from typing import Any, TypeAlias
@@ -98,8 +98,8 @@ class RunStarted(_Fact, frozen=True, tag="run_started", kw_only=True):
 
 
 class RoundStarted(_Fact, frozen=True, tag="round_started"):
-    """A new round, which begins without gates. `summarizing` means that this is the last round, without tools.
-    `window_tokens` is the size of the model's context window, if it is known."""
+    """A new round has begun and has no gates yet. `summarizing` means that this is the last round and that its model
+    call has no tools. `window_tokens` is the size of the model's context window, if it is known."""
 
     round: int
     summarizing: bool = False
@@ -107,16 +107,19 @@ class RoundStarted(_Fact, frozen=True, tag="round_started"):
 
 
 class RoundsGranted(_Fact, frozen=True, tag="rounds_granted"):
-    """The user allows the open run this number of rounds in all."""
+    """The user has allowed the open run this total number of rounds."""
 
     rounds_allowed: int
 
 
 class CallAsked(_Fact, frozen=True, tag="call_asked"):
-    """A call waits for approval. `hidden_input` has the arguments if the public question does not show them. `shown`
-    has, under the widest name that a permission may have, the definitions by tool name that a permission given now
-    covers; None if the definitions of earlier questions still apply. With `is_question`, a person is asked a question,
-    and `tool_call_id` is the question's id."""
+    """A call waits for approval.
+
+    `hidden_input` has the arguments if the public question does not show them. `shown` is a pair: the widest name that
+    a permission may have, and, by tool name, the definitions that a permission given now covers. `shown` is None if the
+    definitions of earlier questions still apply. With `is_question`, a person is asked a question, and `tool_call_id`
+    is the question's id.
+    """
 
     tool_call_id: str
     input_hash: str
@@ -136,9 +139,9 @@ class CallDecided(_Fact, frozen=True, tag="call_decided"):
 
 
 class ToolAllowed(_Fact, frozen=True, tag="tool_allowed"):
-    """Later calls of this tool in this chat need no approval (GATE-6), as long as the tool has one of these
-    `definitions`, which are by tool name. They are None in logs from before definitions were kept. With `is_over`,
-    calls of this tool need approval again."""
+    """Later calls of this tool in this chat need no approval (GATE-6), provided that the tool's definition is still the
+    one in `definitions`. The keys of `definitions` are tool names. `definitions` is None in logs of older versions,
+    which did not keep definitions. With `is_over`, calls of this tool need approval again."""
 
     tool_name: str
     is_over: bool = False
@@ -146,8 +149,8 @@ class ToolAllowed(_Fact, frozen=True, tag="tool_allowed"):
 
 
 class ToolStarted(_Fact, frozen=True, tag="tool_started"):
-    """A tool is about to run. The log has this fact before the tool runs, so that the next owner knows that the tool
-    may have had effects."""
+    """A tool is about to run. This fact is appended to the log before the tool runs. After a crash, the next owner
+    therefore knows that the tool may have had effects."""
 
     tool_call_id: str
     tool_name: str
@@ -166,7 +169,7 @@ class OutcomeUnknown(_Fact, frozen=True, tag="outcome_unknown"):
 
 
 class ProviderCallId(_Fact, frozen=True, tag="provider_call_id"):
-    """The provider's id of a call that got a new id (PROV-4)."""
+    """The provider's id of a call to which the server gave a new id (PROV-4)."""
 
     tool_call_id: str
     provider_id: str
@@ -223,14 +226,15 @@ class ToolsDeclared(_Fact, frozen=True, tag="tools_declared"):
 
 
 class PreviewShown(_Fact, frozen=True, tag="preview_shown"):
-    """A preview that waits for a decision, without a time limit (GATE-3)."""
+    """A preview waits for a decision, without a time limit (GATE-3)."""
 
     payload_id: str
     preview: PendingPreview
 
 
 class PreviewDecided(_Fact, frozen=True, tag="preview_decided"):
-    """A preview was decided and cannot be decided again. `commit` runs once, when no run is open (GATE-5)."""
+    """A preview was decided and cannot be decided again. The tool call `commit` runs once, when no run is open
+    (GATE-5)."""
 
     payload_id: str
     commit: Commit | None = None
@@ -254,7 +258,7 @@ class ImportGoesOn(_Fact, frozen=True, tag="import_goes_on"):
 
 
 class MemorySet(_Fact, frozen=True, tag="memory_set"):
-    """A tool stores `value` in this chat; null deletes the key."""
+    """A tool stores `value` under `key` in this chat. The value None deletes the key."""
 
     key: str
     value: Any = None  # Any: JSON of a tool
@@ -262,11 +266,12 @@ class MemorySet(_Fact, frozen=True, tag="memory_set"):
 
 
 class Progressed(_Fact, frozen=True, tag="progressed"):
-    """A command, a round, a tool call or a title has ended, so the count of takeovers without progress is reset to 0.
+    """A command, a round, a tool call or a title was completed, so the count of takeovers without progress is reset to
+    0.
 
-    `untitled_at` is the id of the newest message when the model for titles failed. `tainted_by` are untrusted sources
-    whose content has entered the chat (`taint.py`). Both are fields instead of separate facts, because older workers
-    skip unknown fields but cannot read unknown facts.
+    `untitled_at` is the id of the message that was the newest when the model for titles failed. `tainted_by` are
+    untrusted sources whose content has entered the chat (`taint.py`). `untitled_at` and `tainted_by` are fields and not
+    separate facts, because older workers skip unknown fields but cannot read unknown facts.
     """
 
     untitled_at: str = ""

@@ -1,7 +1,8 @@
-"""Tool calls that a client carries out: claims and results (PROTOCOL §12, CMD-14).
+"""Handles the claims and results of tool calls that a client carries out (PROTOCOL §12, CMD-14).
 
 `runtime.ide_calls` lists the waiting calls for all clients. The agent's plan adds calls to this list, and answers calls
-whose deadline has passed. The first result counts, with or without a claim, because some clients do not support claims.
+whose deadline has passed. The first result of a call is used even if its client has not claimed the call, because some
+clients do not support claims.
 """
 
 from threadcast.chat.entry_builder import EntryBuilder
@@ -16,7 +17,7 @@ from threadcast_protocol.wire.principal import Principal
 __all__ = ["CLAIM_MS", "claim", "take_result"]
 
 CLAIM_MS = 60_000
-"""The duration of a claim, after which other clients may claim the call (PROTOCOL §12)."""
+"""The duration of a claim in milliseconds. Afterwards other clients may claim the call (PROTOCOL §12)."""
 
 
 def claim(builder: EntryBuilder, command: IdeToolClaim, by: Principal) -> None:

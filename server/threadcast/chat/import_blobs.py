@@ -1,7 +1,7 @@
 """Checks the large blobs of an import without decoding them as a whole.
 
-A blob's line has up to 22 MiB. Decoding all of it takes as much memory again and holds the interpreter's lock, so its
-hash is computed from slices.
+A blob's line has up to 22 MiB. Decoding the whole line would take the same amount of memory again and would block other
+threads by the interpreter's lock. The hash is therefore computed slice by slice.
 """
 
 import binascii
@@ -16,13 +16,14 @@ from threadcast_protocol.wire.errors import BadRequest
 __all__ = ["CheckedBlob", "begins_as_blob", "check_large_blob"]
 
 SLICE_CHARACTERS = 262_144
-"""Characters of base64 that are decoded without interruption: a multiple of four; decoding them takes a millisecond."""
+"""The number of base64 characters that are decoded without interruption, which takes a millisecond. The number must be
+a multiple of four."""
 
 _BEGINS = re.compile(rb'\s*\{\s*"type"\s*:\s*"blob"')
 
 
 class _BlobLine(msgspec.Struct, frozen=True, tag_field="type", tag="blob"):
-    """A `BlobLine` with undecoded data: `Raw` refers to the bytes of the line."""
+    """A `BlobLine` whose data is not decoded. `Raw` refers to the bytes of the line and copies nothing."""
 
     hash: str
     mime: str
@@ -33,19 +34,20 @@ _lines = msgspec.json.Decoder(_BlobLine)
 
 
 class CheckedBlob(msgspec.Struct, frozen=True):
-    """A checked blob: its data has the hash that its line names."""
+    """A blob whose data has the hash that is given in its line."""
 
     hash: str
 
 
 def begins_as_blob(line: bytes) -> bool:
-    """Return whether a line of an import begins as our exports begin a blob; the first bytes of the line suffice."""
+    """Return whether a line of an import begins like the line of a blob in an export. The first bytes of the line are
+    enough."""
     return _BEGINS.match(line) is not None
 
 
 def check_large_blob(line: bytes) -> CheckedBlob:
-    """Check the line of a large blob. Raises BadRequest: the line is not a blob, or its data is not base64 without
-    escapes, or has another hash."""
+    """Check the line of a large blob. Raises BadRequest if the line is not a blob, if its data is not base64 without
+    escapes, or if the data has another hash."""
     blob = decode_body(_lines, line)
     data = memoryview(blob.data)
     digest = hashlib.sha256()

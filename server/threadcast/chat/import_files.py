@@ -1,7 +1,7 @@
-"""Reads a file of exported chats: first to check the whole file, then chat by chat, in parts that fit into a command.
+"""Reads a file of exported chats: first checks the whole file, then yields each chat in parts that fit into a command.
 
 The file may be larger than memory, so only the ids and offsets of one chat at a time are kept in memory. The file is
-passed as a `Lines` object; `api/spool.py` stores it on disk. The functions are called in threads.
+passed as a `Lines` object; `api/spool.py` stores the file on disk. The functions are called in threads.
 """
 
 import hashlib
@@ -46,38 +46,38 @@ IMPORT_MAX_CHATS = 1_000
 
 IMPORT_MAX_CHILDREN = 1_000
 """The maximum number of children of one message, and of messages without a parent. Each message has the list of all its
-siblings, so the memory grows with the square of their number."""
+siblings, so the memory grows with the square of the number of siblings."""
 
 IMPORT_MAX_SIBLINGS = 2_000_000
-"""The maximum total length of the sibling lists in one chat, which 100,000 messages with 20 siblings each reach. The
-worker needs about 360 MB for these lists if each id has 128 characters."""
+"""The maximum total length of the sibling lists in one chat. A chat reaches this length with 100,000 messages in groups
+of 20 siblings. The worker needs about 360 MB for these lists if each id has 128 characters."""
 
 LINE_MAX_BYTES = 23_068_672
 """The maximum length of a line. The longest line of an export has the largest blob, 22.4 MB in base64."""
 
 NO_BLOB_MAX_BYTES = 16_777_216
-"""The maximum length of a line that is not a blob, the same as of a request's body. Such a line takes twice its length
-in memory while it is decoded."""
+"""The maximum length of a line that is not a blob. A request's body has the same maximum. Such a line takes twice its
+length in memory while it is decoded."""
 
 EMPTY_LINES_MAX = 1_000
 """The maximum number of empty lines in one body. Each empty line takes processing time although it has no content."""
 
 LINE_NESTING_MAX = NESTING_MAX + 8
-"""The maximum nesting in a line: a body's limit, and the few objects in which a line wraps the body."""
+"""The maximum nesting in a line: the limit of a request's body, and a few levels for the objects that a line adds."""
 
 PART_MAX_BYTES = 524_288
 PART_MAX_MESSAGES = 500
-"""The maximum size of one part, in bytes and in messages. A part is one command and becomes one entry of the log, which
-is folded without interruption. The time grows with the size of the chat for each branch in the part: 500 branches of a
-chat of 100,000 messages take about a second, and a lease lasts 3.5 s. To store a part, or the entry that it becomes,
-holds the store for about 2 ms (`bench/holds.py`)."""
+"""The maximum size of one part, in bytes and in messages. A part is one command and becomes one entry of the log. The
+fold of an entry is not interrupted, and its time grows with the size of the chat for each branch in the part. 500
+branches of a chat of 100,000 messages take about a second, and a lease lasts 3.5 s. Storing a part or its entry blocks
+the store for about 2 ms (`bench/holds.py`)."""
 
 LARGE_BLOB_BYTES = 1_048_576
-"""The size from which the line of a blob is checked without decoding it (`check_large_blob`)."""
+"""The line of a blob above this size is checked without being decoded as a whole (`check_large_blob`)."""
 
 
 class LineSpan(NamedTuple):
-    """The place of a line in the file: its offset, its length without the line end, and its number from 1."""
+    """The place of a line in the file: its offset, its length without the line end, and its number, counted from 1."""
 
     offset: int
     length: int
@@ -88,8 +88,8 @@ class Lines(Protocol):
     """A file that several threads may read at once."""
 
     def spans(self, start: int = 0, end: int | None = None) -> Iterator[tuple[LineSpan, bytes | None]]:
-        """Yield the lines that begin in [start, end) of the file, without blank lines. The first of these lines has the
-        number 1. Each line is paired with its bytes, or with None if `line` must read them.
+        """Yield the lines that begin in [start, end) of the file, without blank lines. Lines are counted from 1,
+        beginning at `start`. Each line is paired with its bytes, or with None if `line` must read the bytes.
 
         Raises:
             BadRequest: there are more than EMPTY_LINES_MAX blank lines.
@@ -97,8 +97,8 @@ class Lines(Protocol):
         """
 
     def line(self, span: LineSpan, raw: bytes | None = None) -> AbstractContextManager[bytes]:
-        """Return the bytes of a line for the block; `raw` if they are known. Large lines are read one at a time in the
-        whole process, so the block must not wait for anything."""
+        """Return a context manager with the bytes of a line, which are `raw` if it is given. The process reads only one
+        large line at a time, so the `with` block must not wait for anything."""
 
     def read(self, offset: int, length: int) -> bytes:
         """Return `length` bytes from `offset` on."""
@@ -120,7 +120,7 @@ class _Node(msgspec.Struct, frozen=True):
 
 
 class _Glance(msgspec.Struct, frozen=True):
-    """The fields of a line that the second reading needs to find the places of messages."""
+    """The fields of a line that `_index` needs to find the places of messages in the tree."""
 
     type: str
     message: _Node | None = None
@@ -135,7 +135,7 @@ def check_exports(file: Lines, messages_max: int) -> list[ChatInFile]:
     """Check all lines of one or several exports, and return their chats in order. Empty lines are skipped.
 
     Raises:
-        BadRequest: a line is invalid. `path` is `/<line number>`, counted from 1, and the place in the line.
+        BadRequest: a line is invalid. `path` is `/<line number>`, from 1, and the JSON Pointer in the line.
         TooLarge: the file has too many chats, a chat has too many messages, payloads, agents or siblings, or a line is
             too long.
     """
@@ -165,7 +165,7 @@ def check_exports(file: Lines, messages_max: int) -> list[ChatInFile]:
                 raise _wrong(span.number, "an export must begin with a line of the type chat")
             else:
                 check.take(line, span, raw)
-            del raw, line, known  # before the next line is read
+            del raw, line, known  # frees memory before the next line is read
     if check is None:
         raise BadRequest("the body has no export: send the lines of an export")
     chats.append(check.finish(None))
@@ -173,8 +173,8 @@ def check_exports(file: Lines, messages_max: int) -> list[ChatInFile]:
 
 
 def read_parts(file: Lines, chat: ChatInFile) -> Iterator[ImportChat]:
-    """Yield the commands that create the chat, in order. The caller sets their request ids. The `import_id` tells how
-    the file was divided, so that parts of a version that divides it in another way are never mixed with these."""
+    """Yield the commands that create the chat, in order. The caller sets their request ids. The `import_id` of several
+    parts has their maximum size, so that parts from a version with another size are never mixed with them."""
     messages, others = _index(file, chat)
     sized = [(span, span.length + size) for span, _, size in messages]
     plan = [*_parts_of(sized), *_parts_of([(span, span.length) for span in others])] or [[]]
@@ -217,9 +217,9 @@ def read_blobs(file: Lines, chat: ChatInFile) -> Iterator[Blob]:
 
 
 def _index(file: Lines, chat: ChatInFile) -> tuple[list[tuple[LineSpan, dict[str, object], int]], list[LineSpan]]:
-    """Return where the file has the chat's messages, payloads and agents. Messages are ordered depth first, branches in
-    the order of the file, so that the parent of each message is the message before it or one of its ancestors. Each
-    message has its sibling fields, and the bytes that these take in JSON."""
+    """Return the places of the chat's messages, and those of its payloads and agents. Messages are in the order of the
+    tree (`exports.in_tree_order`), and branches are in the order of the file. Each message is paired with its sibling
+    fields and with the bytes that the sibling fields take in JSON."""
     families: dict[str | None, list[str]] = {}
     spans: dict[str, LineSpan] = {}
     others: list[LineSpan] = []
@@ -242,8 +242,8 @@ def _index(file: Lines, chat: ChatInFile) -> tuple[list[tuple[LineSpan, dict[str
 
 
 def _siblings(family: list[str]) -> list[tuple[str, dict[str, object], int]]:
-    """Return each message with its sibling fields and with the bytes of the list of siblings, the last message
-    first."""
+    """Return the id of each message with its sibling fields and with the bytes of its list of siblings, in reverse
+    order."""
     size = sum(len(name) + 3 for name in family)  # ids are ASCII; each id also takes two quotes and a comma
     return [
         (name, {"sibling_ids": family, "sibling_index": at}, size) for at, name in reversed(list(enumerate(family)))
@@ -329,7 +329,7 @@ class _Check:
 
     def _count_siblings(self, parent_id: str | None, number: int) -> None:
         count = self._children[parent_id] = self._children.get(parent_id, 0) + 1
-        # With one more sibling, `count` lists of this length replace `count - 1` shorter lists.
+        # `count` lists with `count` ids each replace `count - 1` lists with `count - 1` ids each.
         self._siblings_count += 2 * count - 1
         if count > IMPORT_MAX_CHILDREN:
             whose = "messages without a parent" if parent_id is None else f"messages with the parent {parent_id!r}"
@@ -359,7 +359,7 @@ class _Check:
         return url.startswith("data:image/") if span is None else span[0] == self._header.chat_id
 
     def finish(self, end: int | None) -> ChatInFile:
-        """Check the counts, and return the chat, which ends at the offset `end`."""
+        """Check the counts, and return the chat, which ends at the offset `end` or, if None, after its last line."""
         header, number = self._header, self._span.number
         if self._counts() != (header.message_count, header.payload_count, header.agent_count, header.blob_count):
             raise self._miscounted()
@@ -385,7 +385,7 @@ class _Check:
 
 @contextmanager
 def _at(number: int, path: str = "") -> Iterator[None]:
-    """Add the number of the line, and the position in the line, to each refusal that the block raises."""
+    """Add the number of the line, and the position in the line, to each BadRequest that the block raises."""
     try:
         yield
     except BadRequest as wrong:

@@ -1,8 +1,8 @@
 """Imports an exported chat by adding events for its whole tree, so that every reader folds the same chat.
 
 `decider.py` calls `import_chat` for the internal command `ImportChat`, after `import_files.py` has checked the lines.
-Ids are kept. An import is refused if the chat already has messages, so that no import mixes two histories. All
-functions are pure.
+The import keeps all ids. An import is refused if the chat already has messages, so that no import mixes two histories.
+All functions are pure.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ def import_chat(builder: EntryBuilder, command: ImportChat) -> None:
     the active path.
 
     Raises:
-        Conflict: the chat has messages, a run or a queue, or expects another part. Nothing was added.
+        Conflict: the chat has messages, a run or a queue, or expects another part. In this case no event is added.
     """
     state = builder.state
     going = state.private.importing
@@ -69,7 +69,7 @@ def _changes(now: Thread, wanted: ThreadChanges) -> JsonObject:
 
 
 def _add_all(builder: EntryBuilder, messages: Iterable[Message]) -> None:
-    """Add each message after its parent. The path is first cut to end at the parent."""
+    """Add each message after its parent. If the path does not end at the parent, it is first cut to end there."""
     path = list(builder.state.path)
     added: list[MessageAdded | MessagesTruncated] = []
     for message in messages:

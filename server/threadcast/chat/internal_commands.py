@@ -61,7 +61,7 @@ class ForgetTool(_Internal, frozen=True, tag="forget_tool"):
 
 class AnswerQuestion(_Internal, frozen=True, tag="answer_question"):
     """Decide about a call whose arguments have this hash (POST …/questions). The principal is the caller, who may be
-    another than the chat's owner."""
+    another person than the user of the chat."""
 
     tool_call_id: str
     accepted: bool
@@ -69,9 +69,9 @@ class AnswerQuestion(_Internal, frozen=True, tag="answer_question"):
 
 
 class ImportChat(_Internal, frozen=True, tag="import"):
-    """Fill an empty chat with an exported chat (POST /v1/chats/import). Each part of the export is a command of its
-    own. `part` counts from 0, and `import_id` is the same in all parts. `messages` are in the order of the tree and
-    have their sibling ids."""
+    """Fill an empty chat with an exported chat (POST /v1/chats/import). Each part of the export is a separate command.
+    `part` counts from 0, and `import_id` is the same in all parts. `messages` are in the order of the tree and have
+    their sibling ids."""
 
     thread: ThreadChanges
     messages: list[Message]
@@ -84,7 +84,8 @@ class ImportChat(_Internal, frozen=True, tag="import"):
 
 
 class BeginSubchat(_Internal, frozen=True, tag="begin_subchat"):
-    """Begin as a child of `parent`, with these parameters, and answer `message` for `principal` (PROTOCOL §12)."""
+    """Make this chat a child of `parent` with the parameters in `thread`, and answer `message` on behalf of `principal`
+    (PROTOCOL §12)."""
 
     parent: Parent
     principal: Principal
@@ -93,8 +94,8 @@ class BeginSubchat(_Internal, frozen=True, tag="begin_subchat"):
 
 
 class SubchatFinished(_Internal, frozen=True, tag="subchat_finished"):
-    """The child `subchat_id` has ended. `text` is its last answer, or the error. `tainted_by` are the untrusted sources
-    whose content the answer may repeat."""
+    """The child `subchat_id` has ended. `text` is the last answer of the child, or the error that ended the child.
+    `tainted_by` are the untrusted sources whose content the answer may repeat."""
 
     subchat_id: str
     outcome: str
@@ -118,7 +119,7 @@ def decode_inbox_body(body: bytes) -> Command | InternalCommand:
     """Decode the body of an inbox entry: a client's command or an internal command.
 
     Raises:
-        BadRequest: a newer version wrote the command, or it is damaged.
+        BadRequest: a newer version wrote the command, or the command is damaged.
     """
     try:
         return _inbox.decode(body)

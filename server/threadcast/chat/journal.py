@@ -1,11 +1,14 @@
-"""The journal of an open run whose agent is a durable function: the results of the function's operations.
+"""Defines the journal of an open run whose agent is a durable function. The journal has the results of the function's
+operations.
 
 The journal is part of the chat's private state. After a crash or a pause the function runs again from the top, and each
-operation that the journal holds returns its recorded result. An operation has a **key**. For operations of a function,
-the key is the scope's own key and the number of the operation in its scope, such as "3" or, for operation 0 of branch 1
-of the gather "3", "3.1.0". For operations of a framework, the key consists of "@", the kind, and the key that the
-integration has given, such as "@answer:model-2". The module has structs, private facts and their fold, and imports no
-other module of the chat.
+operation in the journal returns its recorded result. The module has structs, private facts and the fold of these facts,
+and imports no other module of the chat.
+
+Each operation has a **key**. The key of a function's operation consists of the key of its scope and its number in this
+scope. For example, "3" is operation 3 of the function, and "3.1.0" is operation 0 of branch 1 of the gather "3". The
+key of a framework's operation consists of "@", the kind, and the key that the integration has given, such as
+"@answer:model-2".
 """
 
 from typing import Literal, TypeAlias
@@ -33,10 +36,10 @@ __all__ = [
 
 Status: TypeAlias = Literal["begun", "done", "failed", "unknown", "cancelled"]
 """`begun`: the operation has a start but no end. `unknown`: its worker died, so the operation may or may not have had
-its effect. `cancelled`: another branch of a `first` has ended first."""
+its effect. `cancelled`: another branch of the same `first` ended earlier."""
 
 RECORD_BYTES = 100
-"""The approximate bytes of a record without its value, for the limit of the journal."""
+"""The approximate bytes of a record without its value. The number is used for the size limit of the journal."""
 
 
 class OperationError(msgspec.Struct, frozen=True):
@@ -48,13 +51,13 @@ class OperationError(msgspec.Struct, frozen=True):
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The record of one operation. `kind` is step, call, chat, ask, sleep, answer, now, random, new_id, version,
-    gather, first, steered or restart; of integrations of frameworks also attempt, need (a person must approve the call
-    `ref`), payload, tool (the declaration of a tool) and value.
+    gather, first, steered or restart. Operations of frameworks also have the kinds attempt, need (a person must approve
+    the call `ref`), payload, tool (the declaration of a tool) and value.
 
-    `digest` identifies the arguments, where a replay compares them. `value` is the result as JSON text. A value above 1
-    MB is in the private blob `blob`. `ref` is the id of what the operation has shown: a tool call, a message, a
-    question, or the name of a sub-chat. `until_ms` is the end of a sleep, and `at_ms` the start of the operation, both
-    in Unix milliseconds. `retry` is the retry class of a step.
+    `digest` identifies the arguments of operations whose arguments a replay compares. `value` is the result as JSON
+    text. A value above 1 MB is in the private blob `blob`. `ref` is the id of the tool call, message or question that
+    the operation has shown, or the name of its sub-chat. `until_ms` is the end of a sleep, and `at_ms` the start of the
+    operation, both in Unix milliseconds. `retry` is the retry class of a step.
     """
 
     kind: str
@@ -71,9 +74,9 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The event that an operation waits for while it holds no worker. `on` is decision (of a person about the call or
-    question `ref`), client (the result of the call `ref`), child (the end of the sub-chat of `ref`), child_room (the
-    end of any sub-chat), time (`until_ms`) or path (until no client carries out a call)."""
+    """An event that an operation waits for without a worker. `on` is decision (a person decides about the call or
+    question `ref`), client (a client sends the result of the call `ref`), child (the sub-chat of `ref` ends),
+    child_room (another sub-chat may start), time (the time is `until_ms`) or path (no client carries out a call)."""
 
     key: str
     on: str
@@ -84,10 +87,11 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class DurableRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The durable function of an open run and its journal.
 
-    `path_length` is the number of messages on the path when the run began, which are the function's input. `waits` is
-    empty while a worker works on the run. `tools` are the tools that the agent has declared, as JSON text, by name.
-    `restarts` counts the calls of `restart`; `state` is the JSON text that the last call passed. `journal_bytes` is the
-    approximate size of the journal. `missing_since_ms` is the time since which no worker with this agent was found.
+    `path_length` is the number of messages on the path when the run began. These messages are the function's input.
+    `waits` is empty while a worker works on the run. `tools` are the tools that the agent has declared, as JSON text,
+    by name. `restarts` counts the calls of `restart`; `state` is the JSON text that the last call passed.
+    `journal_bytes` is the approximate size of the journal. `missing_since_ms` is the time (Unix milliseconds) since
+    which no worker with this agent was found.
     """
 
     name: str
@@ -106,8 +110,8 @@ class _Fact(msgspec.Struct, frozen=True, tag_field="fact", omit_defaults=True, k
 
 
 class AgentStarted(_Fact, frozen=True, tag="agent_started"):
-    """The open run is carried out by the durable agent `name`. `params` are all parameters that were set at that time:
-    they hold for the whole run."""
+    """The open run is carried out by the durable agent `name`. `params` are all parameters that were set when the agent
+    started. They apply to the whole run."""
 
     name: str
     path_length: int
@@ -122,7 +126,8 @@ class OperationRecorded(_Fact, frozen=True, tag="operation_recorded"):
 
 
 class AgentParked(_Fact, frozen=True, tag="agent_parked"):
-    """All branches of the function wait, and the function was suspended. Without `waits`, the function works again."""
+    """All branches of the function wait, and the function was suspended. If `waits` is empty, the function runs
+    again."""
 
     waits: tuple[Wait, ...] = ()
 
@@ -134,7 +139,8 @@ class AgentRestarted(_Fact, frozen=True, tag="agent_restarted"):
 
 
 class AgentMissing(_Fact, frozen=True, tag="agent_missing"):
-    """Since `since_ms` (Unix milliseconds) no worker with the agent was found. None: a worker has the agent."""
+    """No worker with the agent was found since `since_ms` (Unix milliseconds). None means that a worker has the
+    agent."""
 
     since_ms: int | None = None
 
@@ -143,7 +149,8 @@ AgentFact: TypeAlias = AgentStarted | OperationRecorded | AgentParked | AgentRes
 
 
 def need_key(call_id: str) -> str:
-    """Return the key of the record that a person must approve the call, whatever its tool's policy."""
+    """Return the key of the operation that records that a person must approve the call, even if the policy of its tool
+    needs no approval."""
     return f"@need:{call_id}"
 
 

@@ -56,7 +56,7 @@ def check_payload(payload: PayloadAdded) -> None:
 
 
 def check_thread(thread: ThreadChanges) -> None:
-    """Check the fields of a thread that only a server writes. The bounds of parameters are part of their types. Raises
+    """Check the fields of a thread that clients cannot set. The bounds of parameters are part of their types. Raises
     BadRequest."""
     for key in ("created_at", "last_active"):
         value = getattr(thread, key)

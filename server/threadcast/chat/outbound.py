@@ -1,8 +1,9 @@
-"""Outbound messages to other chats, which are recorded in the same log entry as their cause (decision 0012).
+"""Records outbound messages to other chats in the same log entry as their cause (decision 0012).
 
 `owe` records a message. The owner of the chat delivers the message after the commit (`actor/outbox_sender.py`) and
-records the delivery; a new owner delivers the remaining messages. Receivers are chats of the same principal. An effect
-and its outbound messages are one append, so neither exists without the other. All functions are pure.
+records the delivery; a new owner delivers the remaining messages. Receivers are chats of the same principal. One append
+stores an effect and its outbound messages, so the log has both the effect and the messages or neither of them. All
+functions are pure.
 """
 
 from msgspec.structs import replace
@@ -25,16 +26,17 @@ __all__ = [
 ]
 
 OPENING_MAX_OUTBOUND = 32
-"""The maximum number of undelivered messages with which another child may be opened. More undelivered messages mean
-that another chat or the store does not respond."""
+"""No child is opened while the chat has this many undelivered messages. So many undelivered messages mean that another
+chat or the store does not respond."""
 
 OUTBOX_MAX = 64
-"""The maximum number of undelivered messages. The limit follows from OPENING_MAX_OUTBOUND: beyond this number no child
-is opened, each of the 16 running children may need one message to stop, and the chat sends one to its parent."""
+"""The maximum number of undelivered messages. The code needs no check of this limit, because no child is opened after
+OPENING_MAX_OUTBOUND messages. Each of the 16 running children may then need one message to stop, and the chat sends one
+message to its parent."""
 
 REPORT_MAX_CHARACTERS = 64_000
-"""The maximum length of a child's last answer in its report to the parent: a long document. The child's own log has the
-whole answer."""
+"""The maximum length of a child's last answer in its report to the parent, which is enough for a long document. The
+child's own log has the whole answer."""
 
 
 def owe(builder: EntryBuilder, chat_id: str, command: InternalCommand, *, creates: bool = False) -> None:
@@ -51,8 +53,8 @@ def owe(builder: EntryBuilder, chat_id: str, command: InternalCommand, *, create
 
 
 def tell_parent(builder: EntryBuilder, outcome: str, error: str | None = None) -> None:
-    """Report the end of a sub-chat without an open run to its parent. Only the first end is reported, because later
-    runs are started by users."""
+    """Report the end of a sub-chat to its parent. The sub-chat must have no open run. Only the first end is reported,
+    because later runs are started by users."""
     state = builder.state
     parent = state.private.relations.parent
     if parent is None or parent.is_told:
@@ -93,5 +95,6 @@ def close_children(builder: EntryBuilder, tool_call_id: str) -> None:
 
 
 def deleted(chat_id: str) -> SubchatFinished:
-    """Return the report to the parent of a deleted chat. A parent that already has a report ignores this one."""
+    """Return the report to the parent of a deleted chat. A parent that already has a report of this chat ignores the
+    second report."""
     return _finished(chat_id, "aborted", "The chat was deleted.", None)

@@ -1,7 +1,7 @@
-"""The server's state of a chat: the public state, the head of the log, and the private state.
+"""Defines the server's state of a chat: the public state, the head of the log, and the private state.
 
-The owner of a chat folds the whole state. Relays fold the same struct without facts, so its `private` stays empty.
-`entry_fold.py` folds entries into the state; checkpoints store the state as JSON.
+The owner of a chat folds the whole state. Relays fold the same struct without facts, so `private` stays empty in
+relays. `entry_fold.py` folds entries into the state; checkpoints store the state as JSON.
 """
 
 from typing import Any, TypeAlias
@@ -53,8 +53,8 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The approval of one call of the open round. `status` is asked, accepted, rejected or started. `hidden_input` has
-    the arguments that the public question does not show. With `is_question`, this is the answer to a question; the key
-    `answer` of `edited_input` has the answer."""
+    the arguments that the public question does not show. With `is_question`, the gate belongs to a question, and the
+    key `answer` of `edited_input` has the answer."""
 
     status: str
     input_hash: str = ""
@@ -66,8 +66,8 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KeptDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A tool's definition at the time of a permission. `definition` is None if the definition is too long to keep; the
-    digest alone tells whether the tool has changed."""
+    """A tool's definition at the time when a permission was given. `definition` is None if the definition is too long
+    to keep; the digest is enough to detect a change of the tool."""
 
     digest: str
     definition: ToolDefinition | None = None
@@ -83,7 +83,7 @@ class PendingPreview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The call of the tool `tool_name` with `arguments` (JSON) that carries out an accepted preview. `principal`
+    """The call of the tool `tool_name` with `arguments` (JSON) that carries out an accepted preview. `principal` has
     accepted the preview by the command `request_id`."""
 
     payload_id: str
@@ -95,9 +95,9 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An open run. `params` and `model` are those of the command, which override the thread's (SET-1). `continues` is
-    the answer that this run continues, as it was before the run (CMD-6). A run with a `commit` only calls this tool. A
-    run with an `agent` is carried out by a durable function."""
+    """An open run. `params` and `model` come from the command and override the thread's values (SET-1). `continues` is
+    the answer that this run continues, as it was before the run (CMD-6). A run with a `commit` only calls the tool of
+    the commit. A run with an `agent` is carried out by a durable function."""
 
     run_id: str
     principal: Principal
@@ -161,27 +161,27 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Importing(msgspec.Struct, frozen=True):
-    """An unfinished import that expects the part `next_part` next. Until the last part, the chat accepts no other
-    command than `abort`."""
+    """An unfinished import that expects the part `next_part` next. Until the last part has arrived, the chat accepts no
+    command of a client except `abort`."""
 
     import_id: str
     next_part: int
 
 
 class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The part of the state that only the owner has. `attempts` counts takeovers without progress (poison, DESIGN
-    §4.7).
+    """The part of the state that only the owner has. `attempts` counts takeovers without progress, which detects
+    commands that crash their workers (DESIGN §4.7).
 
-    Four dicts have message ids as keys: `withheld` has the content that the model reads in place of the public
-    content, `provider_data` the data that a provider needs back with its answer (thinking signatures, encrypted
-    reasoning), `raw_answers` answers before they were cleaned (DIAG-2), `declared_tools` the tools of the sender of a
-    question (PROTOCOL §12). `hidden_arguments` has, by call id, the
-    arguments that clients see as `{}`. `previews` has the undecided previews by payload id; `commits` are accepted
-    previews that wait until no run is open. `wakes_count` is the number of consecutive runs without a command of a
-    user. `allowed_definitions` has, by the names in `allowed_tools`, the definitions of the tools that the permission
-    covers, by tool name. `shown_definitions` has the definitions of the latest questions. `untitled_at` is the id of
-    the newest message when the model for titles last failed, '' if it never failed. `tainted_by` are the untrusted
-    sources whose content has entered the chat.
+    Four dicts have message ids as keys. `withheld` has the content that the model reads in place of the public content.
+    `provider_data` has the data that a provider needs back with its answer (thinking signatures, encrypted reasoning).
+    `raw_answers` has the answers before they were cleaned (DIAG-2). `declared_tools` has the tools of the sender of a
+    message (PROTOCOL §12). `hidden_arguments` has, by call id, the arguments that clients see as `{}`. `previews` has
+    the undecided previews by payload id; `commits` are accepted previews that wait until no run is open. `wakes_count`
+    is the number of consecutive runs without a command of a user. For each name in `allowed_tools`,
+    `allowed_definitions` has the definitions of the tools that the permission covers, by tool name. `shown_definitions`
+    has the definitions of the latest questions in the same form. `untitled_at` is the id of the message that was the
+    newest when the model for titles last failed, or '' if it never failed. `tainted_by` are the untrusted sources whose
+    content has entered the chat.
     """
 
     queue: tuple[Queued, ...] = ()
@@ -210,8 +210,8 @@ class Private(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class OwnerState(ChatState, frozen=True, kw_only=True):
-    """The server's state of a chat. `head` is the head string of the last folded entry; `version` is the highest
-    version of a folded entry."""
+    """The server's state of a chat. `head` is the head string of the last folded entry; `version` is the highest format
+    version of all folded entries."""
 
     head: str = ""
     version: int = 0
@@ -226,11 +226,11 @@ def empty_owner_state(chat_id: str) -> OwnerState:
 
 
 def resume_is_possible(state: OwnerState, epoch: int, position: int) -> bool:
-    """Return whether (epoch, position) is a position of this log (DESIGN §2). The log may have dropped the events after
-    the position, which this function does not check. Returns False for a chat that does not exist.
+    """Return whether (epoch, position) is a position of this log (DESIGN §2). This function does not check whether the
+    log still has the events after the position. Returns False for a chat that does not exist.
 
-    The positions of a life of the log begin one before its first event and end one before the first event of the next
-    life.
+    The positions of a life of the log begin one position before its first event, and end one position before the first
+    event of the next life.
     """
     if position > state.position or not state.lives:
         return False

@@ -1,8 +1,9 @@
-"""Effective values of parameters: server default < profile < thread < command (SET-1, PROTOCOL §16).
+"""Computes effective values of parameters. Later layers override earlier ones: server default, profile, thread, command
+(SET-1, PROTOCOL §16).
 
-The decider, the agent and the endpoints use the same function, so that clients see the value that is used. A profile
-may set only optional keys. For the other keys a thread cannot distinguish an unset value from its default, and a
-`false` that the user has set must take precedence.
+The decider, the agent and the endpoints use the same function, so that clients see the value that runs use. A profile
+may set only optional keys. The other keys always have a value in the thread, so it is unknown whether the user has set
+this value, and a profile must not override a `false` of the user.
 """
 
 from operator import attrgetter
@@ -27,7 +28,7 @@ __all__ = [
 Layer: TypeAlias = Literal["server", "profile", "thread", "command"]
 
 APPROVES_WHOLESALE = ("autonomous_no_confirm", "auto_approve_editing_tools", "auto_approve_dangerous_commands")
-"""Parameters that approve tool calls in advance, so that setting them needs the permission to approve (PROTOCOL
+"""Parameters that approve tool calls in advance. Setting these parameters needs the permission to approve (PROTOCOL
 §11)."""
 
 MAX_ROUNDS = 20
@@ -45,13 +46,14 @@ SERVER_DEFAULTS: JsonObject = {
     "on_owner_loss": "auto",
     "reasoning": "stream",
 }
-"""The server's defaults of optional keys. `Thread` has the defaults of the other keys. For a key without any value, the
-model's provider decides."""
+"""The server's defaults of optional keys. `Thread` has the defaults of the other keys. If a key has no value in any
+layer, the model's provider decides."""
 
 PARAMS: tuple[str, ...] = ThreadPatch.__struct_fields__
 
 SAMPLERS: tuple[str, ...] = ("top_k", "min_p", "repetition_penalty", "seed", "stop")
-"""Sampling parameters that only some providers accept; `/v1/caps` lists those of each model (PROTOCOL §13, §16)."""
+"""Sampling parameters that only some providers accept; `/v1/caps` lists the accepted parameters of each model (PROTOCOL
+§13, §16)."""
 
 _UNSET = Thread(id="-")
 _values_of = attrgetter(*PARAMS)
@@ -82,7 +84,7 @@ def effective(state: OwnerState, key: str, profile_params: JsonObject) -> Effect
 
 def all_set(state: OwnerState, profile_params: JsonObject) -> dict[str, Effective]:
     """Return all parameters that are set above the server's defaults, in the order of `PARAMS`. Every model call needs
-    them, and most are unset, so keys without a value in any layer are skipped early."""
+    these parameters. Most keys are unset, so keys without a value in any layer are skipped early."""
     run = state.private.run
     asked = {} if run is None else run.params
     found: dict[str, Effective] = {}

@@ -1,8 +1,9 @@
-"""Decisions about previews, and the tool call that carries out an accepted preview (PROTOCOL §11).
+"""Applies decisions about previews, and starts and settles the tool call that carries out an accepted preview (PROTOCOL
+§11).
 
-A preview waits in the log, not in a worker, so it can be decided during a run or long after it. An accepted preview
-with a commit tool waits until no run is open, and then becomes a run that calls this tool and no model. Each preview is
-decided once, and each decision is carried out at most once, even if workers crash.
+A waiting preview is stored in the log and needs no worker, so it can be decided during a run or long after the run. An
+accepted preview with a commit tool waits until no run is open, and then becomes a run that calls this tool and no
+model. Each preview is decided once, and each decision is carried out at most once, even if workers crash.
 """
 
 from collections.abc import Sequence
@@ -32,7 +33,7 @@ __all__ = [
 
 
 RESULT_MAX_CHARACTERS = 8_192
-"""The maximum length of a commit tool's result for the model: the same as of a user's note."""
+"""The maximum length of a commit tool's result for the model. A user's note has the same maximum."""
 
 
 def commit_call_id(payload_id: str) -> str:
@@ -55,7 +56,7 @@ def open_preview(state: OwnerState, payload_id: str | None) -> PayloadAdded | No
 def decide_preview(
     builder: EntryBuilder, preview: PayloadAdded, decision: Decision, request_id: str, by: Principal
 ) -> None:
-    """Publish the decision, report it to the model, and queue an accepted preview that has a commit tool.
+    """Publish the decision, report the decision to the model, and queue an accepted preview that has a commit tool.
 
     `edited_input` replaces the object in the preview's data.
     """
@@ -83,13 +84,14 @@ def decide_preview(
 
 
 def _arguments(data: JsonObject) -> JsonObject:
-    """Return the fields of the object, with `object_id` if the preview changes an existing object."""
+    """Return the arguments of the commit tool: the fields of the preview's object, and `object_id` if the preview
+    changes an existing object."""
     named: JsonObject = {"object_id": data["object_id"]} if "object_id" in data else {}
     return {**data["object"], **named}
 
 
 def open_commit(builder: EntryBuilder) -> None:
-    """Open a run for the first waiting commit. The agent's plan then calls its tool."""
+    """Open a run for the first waiting commit. The agent's plan then calls the tool of the commit."""
     commit = builder.state.private.commits[0]
     builder.note(
         RunStarted(
@@ -116,7 +118,8 @@ def settle_commit(
     payloads: Sequence[PayloadAdded] = (),
 ) -> None:
     """Record the result of the commit that the open run carried out. `approval` is committed, commit_failed or
-    outcome_unknown; `text` is for the model. The tool's `payloads` are added to the message of the preview."""
+    outcome_unknown; `text` is the result that the model reads. The tool's `payloads` are added to the message of the
+    preview."""
     run = builder.state.private.run
     commit = run.commit if run is not None else None
     preview = payload_of(builder.state, commit.payload_id) if commit is not None else None
@@ -164,8 +167,8 @@ def _named(preview: PayloadAdded) -> str:
 
 
 def _tell_model(builder: EntryBuilder, preview: PayloadAdded, text: str) -> None:
-    """Add a message for the model at the end of the exchange that made the preview. On any branch on which the chat
-    continues, the model then reads both the exchange and this message, or neither."""
+    """Add a message for the model at the end of the exchange that made the preview. On each branch, the model then
+    reads either both the exchange and this message, or neither of them."""
     tell_model(builder, f"[{text}]", _end_of_its_exchange(builder.state, preview.message_id))
 
 

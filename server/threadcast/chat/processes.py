@@ -1,8 +1,8 @@
 """Records the start and the end of processes that a chat's tools start (PROTOCOL §12).
 
-The worker runs the process (`tools/processes.py`) for as long as it owns the chat, and records the end of the process
-itself. A process is recorded before it is started, so that the next owner can report every process of its predecessor
-as lost. All functions are pure.
+A worker runs a process (`tools/processes.py`) while the worker owns the chat, and records the end of the process. A
+process is recorded before it is started, so that the next owner can report all processes of the former owner as lost.
+All functions are pure.
 """
 
 from threadcast.chat.entry_builder import EntryBuilder
@@ -14,17 +14,17 @@ from threadcast_protocol.wire.events import ProcessCompleted
 __all__ = ["CHAT_PROCESSES_MAX", "begin_process", "end_process"]
 
 CHAT_PROCESSES_MAX = 8
-"""Maximum concurrent processes of one chat, enough for a server, a watcher and some builds."""
+"""The maximum number of concurrent processes of one chat, which is enough for a server, a watcher and some builds."""
 
 _MODE = "background"
 """The `mode` in `process_completed`: the tool call did not wait for the process."""
 
 
 def begin_process(builder: EntryBuilder, worker: str, description: str, *, wakes: bool) -> str:
-    """Record that a process is about to start at `worker`; return the id of the process.
+    """Record that a process is about to start on `worker`, and return the id of the process.
 
     Raises:
-        Conflict: the maximum number of processes is running, or no run is open. Nothing was added.
+        Conflict: the maximum number of processes is running already, or no run is open. In this case no fact is added.
     """
     private = builder.state.private
     if private.run is None:
@@ -43,8 +43,8 @@ def begin_process(builder: EntryBuilder, worker: str, description: str, *, wakes
 
 
 def end_process(builder: EntryBuilder, process_id: str, status: str, exit_code: int | None, output: str = "") -> None:
-    """Record the end of a process. `status` is completed, failed, killed or lost. `output` is the end of its output,
-    for the model."""
+    """Record the end of a process. `status` is completed, failed, killed or lost. `output` is the last part of the
+    process's output, which the model reads."""
     process = next((each for each in builder.state.private.relations.processes if each.process_id == process_id), None)
     if process is None:
         return

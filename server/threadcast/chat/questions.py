@@ -1,8 +1,9 @@
-"""Questions to people: a pause reason that a person answers with a text, an option or a JSON value (PROTOCOL §11).
+"""Asks people questions and checks the answers (PROTOCOL §11). A question is a pause reason that a person answers with
+a text, an option or a JSON value.
 
-Agents ask questions while no worker holds the chat, and tools ask questions while they run. A decision that accepts a
-question has the answer as `edited_input: {"answer": VALUE}`, and the gate with the question's id keeps it. A decision
-that rejects a question needs nothing, so every client can send one.
+An agent's question can be open while no worker owns the chat; a tool keeps running while its question is open. A
+decision that accepts a question has the answer as `edited_input: {"answer": VALUE}`, and the gate with the question's
+id keeps the answer. A decision that rejects a question needs no answer, so every client can send such a decision.
 """
 
 from collections.abc import Collection, Sequence
@@ -33,7 +34,8 @@ __all__ = [
 ]
 
 QUESTION_TEXT_MAX_CHARACTERS = 4_000
-"""The maximum length of a question's text: two pages. Every snapshot contains the question as long as it is open."""
+"""The maximum length of a question's text: two pages. Every snapshot contains the question while the question is
+open."""
 
 OPTIONS_MAX = 100
 """The maximum number of a question's options."""
@@ -42,17 +44,18 @@ OPTION_MAX_CHARACTERS = 500
 """The maximum length of an option, which is the text of a button."""
 
 ANSWER_MAX_BYTES = 65_536
-"""The maximum bytes of an answer as JSON, because the chat's state holds it until the round ends."""
+"""The maximum bytes of an answer as JSON, because the answer is part of the chat's state until the round ends."""
 
 SHOWN_COMMAND_MAX_CHARACTERS = 500
-"""The part of the question's text that is shown by clients which do not know questions."""
+"""The maximum length of the text in `command`, which clients that do not support questions show."""
 
 ANSWER_PATH = "/edited_input/answer"
 
 
 def check_question(question: Question) -> None:
-    """Raise ValueError if `question` cannot be asked: it has no text, too long parts, both options and a schema, or a
-    schema that `check_schema` refuses."""
+    """Raise ValueError if `question` cannot be asked. It must have a text, its parts must not be too long, and its
+    options must be different. It may have options or a schema, but not both, and `check_schema` must accept the
+    schema."""
     if not question.text.strip():
         raise ValueError("a question needs a text")
     if len(question.text) > QUESTION_TEXT_MAX_CHARACTERS:
@@ -73,7 +76,7 @@ def question_reason(
     chat_id: str, run_id: str, question_id: str, question: Question, *, tool_name: str = ""
 ) -> PauseReason:
     """Return the pause reason that asks `question`. `tool_name` is the tool that asks, '' for an agent. Raises
-    ValueError as `check_question`."""
+    ValueError if `check_question` refuses the question."""
     check_question(question)
     return PauseReason(
         type="question",
@@ -97,7 +100,7 @@ def ask_people(builder: EntryBuilder, reasons: Sequence[PauseReason]) -> None:
 
 
 def withdraw_questions(builder: EntryBuilder, question_ids: Collection[str]) -> None:
-    """Remove these questions, which no longer need an answer. Adds no event if none of them is open."""
+    """Remove these questions, which no longer need an answer. Adds no event if none of these questions is open."""
     before = builder.state.runtime.pause_reasons
     left = [each for each in before if each.type != "question" or each.tool_call_id not in question_ids]
     if len(left) < len(before):
@@ -105,8 +108,8 @@ def withdraw_questions(builder: EntryBuilder, question_ids: Collection[str]) -> 
 
 
 def check_answer(question: Question, value: object) -> None:
-    """Raise BadRequest if `value` is not an answer to `question`: not one of its options, not valid by its schema, or
-    not a text if it has neither."""
+    """Raise BadRequest if `value` is too large or is not a valid answer to `question`. A valid answer fits the
+    question's schema, or is one of the question's options, or is a text if the question has neither."""
     if len(msgspec.json.encode(value)) > ANSWER_MAX_BYTES:
         raise BadRequest(f"an answer has at most {ANSWER_MAX_BYTES} bytes of JSON", path=ANSWER_PATH)
     problem = ""
@@ -122,7 +125,7 @@ def check_answer(question: Question, value: object) -> None:
 
 
 def check_decision(reason: PauseReason, decision: Decision) -> None:
-    """Raise BadRequest if `decision` accepts the question `reason` without an answer that fits."""
+    """Raise BadRequest if `decision` accepts the question `reason` without a valid answer."""
     if not decision.accepted:
         return
     answer: JsonObject = decision.edited_input or {}

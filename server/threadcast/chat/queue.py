@@ -1,10 +1,11 @@
-"""The queue of a chat's waiting commands: those with priority first, otherwise in order (PROTOCOL §9).
+"""Manages the queue of a chat's waiting commands (PROTOCOL §9). Commands with priority come first. Otherwise commands
+keep the order of their arrival until an edit moves them.
 
-An interrupting message goes before all others. Such a message waits only while accepted previews are carried out.
+An interrupting message is inserted before all other commands, and waits only while accepted previews are carried out.
 
 The full commands are private facts; clients see the queue in `queue_updated`, which follows every change. A command
-leaves the queue only by being started (`starts.py`) or by a final negative ack. The store limits the length of the
-queue: it counts the waiting commands before it accepts another.
+leaves the queue only when it is started (`starts.py`) or refused by a final negative ack. The store limits the length
+of the queue by counting the waiting commands before it accepts another command.
 """
 
 from collections.abc import Collection
@@ -82,8 +83,9 @@ def _priority_count(state: OwnerState) -> int:
 
 
 def interrupts(command: Command | InternalCommand | None, state: OwnerState) -> bool:
-    """Return whether `command` ends the open run, so that the command itself, or the waiting command that it names,
-    runs next (PROTOCOL §9). Returns False if the command will be refused, or if its target no longer waits."""
+    """Return whether `command` interrupts the open run (PROTOCOL §9). After the interruption, the command itself, or
+    the waiting command that it names, runs next. Returns False if the command will be refused, or if its target no
+    longer waits."""
     if state.private.run is None:
         return False
     try:
@@ -104,7 +106,7 @@ def drop(builder: EntryBuilder, request_ids: Collection[str] | None = None) -> b
     """Remove the waiting commands with these request ids, or all waiting commands; return whether any command was
     removed.
 
-    Each removed command ends in a final ack, so that no accepted command vanishes.
+    Each removed command gets a final negative ack, so that no accepted command remains without a final ack.
     """
     queue = builder.state.private.queue
     dropped = [item for item in queue if request_ids is None or item.request_id in request_ids]
@@ -121,9 +123,9 @@ def edit_queued(builder: EntryBuilder, command: EditQueued, by: Principal) -> No
     with priority gives the command priority; an edit with `interrupt` makes it the first command.
 
     Raises:
-        NotFound: the command does not wait, or no longer waits.
+        NotFound: the command to edit is not in the queue, or is no longer there.
         BadRequest: the edit has new content, but the command has no content.
-        InvalidContent, TooLarge: the new content is invalid, as for a message.
+        InvalidContent, TooLarge: the new content is invalid or too large. The rules are those for messages.
     """
     index, waiting = _reworded(builder.state, command)
     first = _priority_count(builder.state)
@@ -173,8 +175,8 @@ def _edited(waiting: WithContent, command: EditQueued) -> WithContent:
 
 
 def mergeable(state: OwnerState) -> list[Queued]:
-    """Return the commands after the first that can be merged with it into one run: plain user messages (PROTOCOL
-    §9)."""
+    """Return the commands that can be merged with the first command into one run. Only plain user messages can be
+    merged (PROTOCOL §9)."""
     first, *others = state.private.queue
     return list(takewhile(_is_plain, others)) if _is_plain(first) else []
 

@@ -1,4 +1,4 @@
-"""A chat's relations: its parent, its children and processes, and its undelivered outbound messages.
+"""Defines a chat's relations: its parent, its children and processes, and its undelivered outbound messages.
 
 The module has structs, private facts and the fold of these facts. The module imports no other module of the chat, so
 that `owner_state.py` and `facts.py` can import the structs. Relations never leave the server. The server trusts the
@@ -36,8 +36,9 @@ __all__ = [
 
 
 class OutboundMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command of the server for another chat of the same owner. `outbound_id` is its request id in that chat, so that
-    a repeated delivery is a duplicate. `body` is its JSON. `creates` means that the command may create the chat."""
+    """A command of the server for another chat of the same principal. `outbound_id` is the request id of the command,
+    so that the other chat ignores a repeated delivery as a duplicate. `body` is the JSON of the command. `creates`
+    means that the command may create the other chat."""
 
     outbound_id: str = msgspec.field(name="mail_id")
     chat_id: str
@@ -78,7 +79,7 @@ class Child(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A process of the operating system that runs at `worker` while that worker owns this chat."""
+    """A process of the operating system that runs on `worker` while that worker owns this chat."""
 
     process_id: str
     worker: str
@@ -88,8 +89,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Wake(msgspec.Struct, frozen=True, kw_only=True):
-    """Background work that ended while the run `run_id` was in `round`. The model is told of the end in a later round
-    of that run, or in a new run."""
+    """Records that background work ended while the run `run_id` was in `round`. The model reads about the end in a
+    later round of that run, or in a new run."""
 
     run_id: str
     round: int
@@ -98,7 +99,7 @@ class Wake(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Relations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The relations of a chat. `outbox` has the undelivered messages; `wake` is the noted wake."""
+    """The relations of a chat. `outbox` has the undelivered messages; `wake` is the wake that is not settled yet."""
 
     parent: Parent | None = None
     children: tuple[Child, ...] = ()
@@ -176,7 +177,7 @@ class ProcessEnded(_Fact, frozen=True, tag="process_ended"):
 
 
 class WakeNoted(_Fact, frozen=True, tag="wake_noted"):
-    """The model must be told that background work has ended."""
+    """Background work has ended, and the model must read about the end."""
 
     wake: Wake
 
@@ -240,7 +241,8 @@ def _after_end(children: tuple[Child, ...], end: ChildEnded) -> tuple[Child, ...
 
 
 def _after_close(children: tuple[Child, ...], tool_call_id: str) -> tuple[Child, ...]:
-    """Return the children without those of the ended call; running children in the background are kept."""
+    """Return the children without the children of the ended call. The call's running children in the background are
+    kept."""
     return tuple(
         child if child.tool_call_id != tool_call_id else replace(child, is_call_open=False)
         for child in children

@@ -1,8 +1,8 @@
 """Checks and converts messages that a client restores (PROTOCOL §2).
 
-The module is used twice: by the endpoint, which refuses invalid messages, and by the decider, which fills the chat.
-Only the content and the calls of a message are used. Values that the server derives (places in the tree, lists of
-attachments, users' names) are ignored. All functions are pure.
+The endpoint uses the module to refuse invalid messages, and the decider uses it to fill the chat. Only the content and
+the calls of a message are used. Values that the server derives (places in the tree, lists of attachments, users' names)
+are ignored. All functions are pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,8 @@ from threadcast_protocol.wire.messages import JsonObject, Message, text_of
 __all__ = ["NOTES", "NOTES_MAX_BYTES", "RESTORED_MAX_COUNT", "TAKEN", "read_messages"]
 
 RESTORED_MAX_COUNT = 10_000
-"""The maximum number of messages of one `restore_messages`: the length of the longest chats that are measured (DESIGN
-§13)."""
+"""The maximum number of messages of one `restore_messages`. The longest chats that are measured have this length
+(DESIGN §13)."""
 
 NOTES_MAX_BYTES = 65_536
 """The maximum bytes of a restored message's other fields (thinking, citations, extra) as JSON."""
@@ -32,8 +32,8 @@ _FINISH_REASONS = frozenset({"stop", "tool_calls", "length", "content_filter", "
 
 
 def read_messages(messages: Sequence[JsonObject]) -> list[Message]:
-    """Convert messages from a client. A missing `message_id` becomes '', null content becomes ''; unknown keys are left
-    out. Repeated call ids become unique, both in the calls and in their results.
+    """Convert messages from a client. A missing `message_id` becomes '', and missing content becomes ''. Unknown keys
+    are left out. Repeated call ids become unique, both in the calls and in their results.
 
     Raises:
         BadRequest: an element is not a message; `path` points at the element.
@@ -80,7 +80,8 @@ def _read(foreign: JsonObject, path: str) -> Message:
 
 
 class _CallIds:
-    """Makes call ids unique in the chat (PROTOCOL §8). A repeated id gets a number, in the call and in its result."""
+    """Makes call ids unique in the chat (PROTOCOL §8). A number is added to a repeated id, both in the call and in the
+    result of the call."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
@@ -89,7 +90,7 @@ class _CallIds:
     def told_apart(self, message: Message) -> Message:
         """Return `message` with unique call ids."""
         for call in message.tool_calls:
-            self._open[call.id] = []  # later results belong to these calls, not to older ones
+            self._open[call.id] = []  # later results belong to these calls, not to older calls with this id
         calls = [msgspec.structs.replace(call, id=self._new(call.id)) for call in message.tool_calls]
         answered = message.tool_call_id
         if answered is not None and (waiting := self._open.get(answered)):

@@ -1,4 +1,4 @@
-"""Ends runs, their answers and their tool calls: at their normal end, by an abort, at a limit or by an error.
+"""Ends runs, their answers and their tool calls, either normally or because of an abort, a limit or an error.
 
 All functions add to an `EntryBuilder`. A run is open while `private.run` is set; `starts.py` opens runs, one at a time.
 The agent's plan decides the steps of an open run.
@@ -50,8 +50,8 @@ __all__ = [
 
 def open_calls(state: OwnerState) -> list[ToolCall]:
     """Return the calls of the round's assistant message that have no tool message yet, in their order. Unanswered calls
-    from before the run are left out. A durable agent may have open calls in several messages, which are all
-    returned."""
+    from before the run are left out. A durable agent may have open calls in several messages. In this case the calls of
+    all these messages are returned."""
     answered: set[str] = set()
     run = state.private.run
     if run is not None and run.agent is not None:
@@ -83,8 +83,8 @@ def answer_call(
     payloads: Sequence[PayloadAdded] = (),
     attachments: list[JsonObject] | None = None,
 ) -> str:
-    """Add the tool message of `call`, its payloads (EVT-11) and then its last `tool_status` (EVT-10). When a client
-    reads that a call has ended, it therefore already has all results of the call (OLD-8). Returns the id of the tool
+    """Add the tool message of `call`, its payloads (EVT-11) and then its last `tool_status` (EVT-10). A client that
+    reads the end of a call therefore already has all results of the call (OLD-8). Returns the id of the tool
     message."""
     run = builder.state.private.run
     message_id = builder.new_id("msg")
@@ -128,7 +128,7 @@ def _how(state: OwnerState, call: ToolCall, status: str, elapsed_ms: int | None)
 
 
 def asking_message_id(state: OwnerState, tool_call_id: str) -> str:
-    """Return the id of the assistant message that made the call, or "" if it is not on the active path."""
+    """Return the id of the assistant message that made the call, or "" if that message is not on the active path."""
     for key in reversed(state.path):
         if any(call.id == tool_call_id for call in state.nodes[key].tool_calls):
             return key
@@ -154,8 +154,8 @@ def close_calls(builder: EntryBuilder, content: str, status: str) -> None:
 def close_draft(
     builder: EntryBuilder, *, finish_reason: str, status: str, keep: bool, failure: Failure | None = None
 ) -> None:
-    """End the answer that is being written. With `keep`, an answer that has text or reasoning is kept, with the
-    `failure` that ended it; otherwise the message is removed. Incomplete tool calls are dropped."""
+    """End the answer that is being written. With `keep`, an answer that has text or reasoning is kept, together with
+    the `failure` that ended the answer. Otherwise the message is removed. Incomplete tool calls are dropped."""
     draft = builder.state.draft
     if draft is None:
         return
@@ -164,7 +164,7 @@ def close_draft(
     message_id = draft.message.message_id
     if before is not None and (not keep or str(draft.content) == before.content):
         builder.say(StreamFinished(message_id=message_id, finish_reason=finish_reason))
-        # The answer that the run was to continue stays unchanged.
+        # The answer that the run should have continued does not change.
         builder.add_message(before if failure is None else with_failure(before, failure))
         return
     if finish_reason == "error" and not (draft.content or draft.reasoning):
@@ -173,7 +173,7 @@ def close_draft(
     builder.say(StreamFinished(message_id=message_id, finish_reason=finish_reason, usage=draft.message.usage))
     message = with_failure(drafted_message(draft), failure)
     message = msgspec.structs.replace(message, finish_reason=finish_reason, status=status, tool_calls=[])
-    if run is not None and run.agent is not None:  # no client then continues the message
+    if run is not None and run.agent is not None:  # a message with this mark cannot be continued
         message = msgspec.structs.replace(message, extra={**message.extra, "durable": True})
     if keep and (message.content or message.reasoning_content):
         builder.add_message(message)
@@ -184,8 +184,9 @@ def close_draft(
 def end_run(
     builder: EntryBuilder, outcome: str, *, error: str | None = None, then: Callable[[], None] | None = None
 ) -> None:
-    """End the run: add its final `runtime_updated` (EVT-15), call `then`, which acks the command that ended the run,
-    and start the next waiting command. If no run is open after that, a sub-chat reports its end to its parent."""
+    """End the run: add its final `runtime_updated` (EVT-15), call `then`, and start the next waiting command. `then`
+    adds the ack of the command that ended the run. If no run is open at the end, a sub-chat reports its end to its
+    parent."""
     if builder.before_end is not None:
         builder.before_end(builder)
     run = builder.state.private.run
@@ -261,8 +262,8 @@ def say_error(builder: EntryBuilder, failure: Failure, *, fatal: bool) -> None:
 
 
 def tell_failure(builder: EntryBuilder, failure: Failure) -> None:
-    """Report a command that failed before it started a run: by an `error` event and, if no run is open, by a message
-    with the role `error`, which is not sent to models."""
+    """Report a command that failed before it started a run. Adds an `error` event and, if no run is open, a message
+    with the role `error`. Messages with this role are not sent to models."""
     say_error(builder, failure, fatal=False)
     if not builder.state.is_at_rest:  # the path ends in the open answer
         return

@@ -1,4 +1,4 @@
-"""Reports the state of a run: `runtime_updated`, and the used part of the model's context window (EVT-13).
+"""Reports the state of a run, and the used part of the model's context window, by the event `runtime_updated` (EVT-13).
 
 An event that would change nothing is left out.
 """
@@ -12,8 +12,9 @@ from threadcast_protocol.wire.events import ContextUse, RuntimeUpdated
 __all__ = ["context_use", "say_runtime"]
 
 RECENT_MESSAGES = 256
-"""The messages in which token counts are looked for: two rounds with the most calls. Counts further back do not tell
-what the path uses now. Some model servers never send any, and each event of a run would search the whole path."""
+"""The number of recent messages that are searched for token counts, which covers two rounds with the maximum number of
+calls. Older counts do not show what the path uses now. Some model servers never send token counts. Without this limit,
+each event of a run would then search the whole path."""
 
 
 def say_runtime(

@@ -1,4 +1,5 @@
-"""Scopes: parts of a profile, each a path of 0 to 3 names such as reports/articles.
+"""Reads and compares scopes. A scope is a part of a profile, written as a path of 0 to 3 names such as
+reports/articles.
 
 Settings of a scope also apply to all scopes inside it, so the functions compare prefixes of paths. A chat whose scope
 is not declared uses the nearest declared scope around it, so an undeclared scope never gives access to more tools. All
@@ -68,12 +69,13 @@ def prefixes(scope: Scope) -> list[Scope]:
 
 
 def is_within(scope: Scope, outer: Scope) -> bool:
-    """Return whether `scope` is `outer` or inside of it."""
+    """Return whether `scope` is `outer` or is inside `outer`."""
     return scope[: len(outer)] == outer
 
 
 def is_declared(scope: Scope, declared: Collection[Scope]) -> bool:
-    """Return whether `scope` is a declared scope or contains one. If no scope is declared, returns True."""
+    """Return whether `scope` is a declared scope or contains a declared scope. If no scope is declared, returns
+    True."""
     return not declared or any(is_within(outer, scope) for outer in declared)
 
 
@@ -83,7 +85,7 @@ def nearest(scope: Scope, declared: Collection[Scope]) -> Scope:
 
 
 def scope_at(path: str) -> Scope:
-    """Return the scope for the `path` of a page or of an operator: names separated by /, such as "/Drug
+    """Return the scope for a `path` from a page or from an operator. A path has names separated by /, such as "/Drug
     search/Results".
 
     Empty names are left out. In each name, white space and unprintable characters become one _, and the name is cut at

@@ -35,12 +35,12 @@ from threadcast_protocol.wire.thread import Thread, read_patch
 __all__ = ["birth", "first_line", "first_question", "start_next", "take_steered"]
 
 TITLE_MAX_CHARACTERS = 60
-"""The maximum length of a title that is made from a first line: about the width of a sidebar."""
+"""The maximum length of a title that is made from a first line. This length is about the width of a sidebar."""
 
 
 def start_next(builder: EntryBuilder) -> None:
-    """Start waiting previews and commands until a run is open. Accepted previews come before commands, so that these
-    commands see their results."""
+    """Start waiting previews and commands until a run is open. Accepted previews are started before commands, so that
+    the commands see the results of the previews."""
     while builder.state.is_at_rest and builder.state.private.run is None:
         if builder.state.private.commits:
             open_commit(builder)
@@ -97,7 +97,7 @@ def _say(builder: EntryBuilder, batch: list[Queued]) -> None:
 
 def take_steered(builder: EntryBuilder) -> list[str]:
     """Add the waiting user messages with priority to the path of the open run, and return the ids of the messages. The
-    run's parameters stay as they are."""
+    run's parameters do not change."""
     waiting = zip(builder.state.private.queue, builder.state.runtime.queued_items, strict=True)
     taken = [(item, decode_queued(item)) for item, shown in waiting if shown.priority]
     messages = [(item, command) for item, command in taken if isinstance(command, UserMessage)]
@@ -203,7 +203,8 @@ def _remove(builder: EntryBuilder, item: Queued, command: RemoveMessage) -> None
 
 
 def _continue(builder: EntryBuilder, item: Queued, command: ContinueMessage) -> None:
-    """Continue the last answer, or continue after the results of its calls (CMD-6)."""
+    """Continue the last answer, or continue after the results of its calls (CMD-6). If some of these results are
+    missing, the answer is generated again."""
     state = builder.state
     at = index_of(state, command.message_id)
     message = state.nodes[command.message_id]
@@ -282,7 +283,7 @@ def _introduce(builder: EntryBuilder, by: Principal) -> None:
 
 
 def birth(builder: EntryBuilder, by: Principal) -> JsonObject:
-    """Return the creation time and the owner of a new thread. Without authentication there is no owner."""
+    """Return the creation time and the owner of a new thread. Without authentication, the thread has no owner."""
     name = shown_name(by)
     return {"created_at": builder.now_ms, **({"owner": name} if name else {})}
 

@@ -1,10 +1,10 @@
-"""Sub-chats: chats that a tool of another chat starts (PROTOCOL §12).
+"""Starts and stops sub-chats, which are chats that a tool of another chat starts (PROTOCOL §12).
 
-The parent opens a child (`open_child`), the child begins (`begin_subchat`), and the parent learns of the child's end
-(`child_ended`). Parent and child send each other outbound messages (`outbound.py`). The parent's log records each child
+The parent opens a child (`open_child`), the child begins (`begin_subchat`), and the parent records the child's end
+(`child_ended`). Parent and child communicate by outbound messages (`outbound.py`). The parent's log records each child
 under its tool call and name before the child exists, so a call that is repeated after a crash finds its child again. A
-child that its call waits for is stopped when the call ends. A child in the background ends by itself or when it is
-stopped. All functions are pure.
+child that its call waits for is stopped when the call ends. A child in the background runs until it ends by itself or
+is stopped. All functions are pure.
 """
 
 from msgspec import Struct, convert
@@ -50,8 +50,8 @@ RUNNING_MAX = 16
 loop, and each child costs model calls."""
 
 CHILDREN_KEPT_MAX = 64
-"""The maximum number of children that are kept with their answers, because open calls may still request them: at most 4
-MB of text."""
+"""The maximum number of children that are kept with their answers, because open calls may still request the answers.
+These answers have at most 4 MB of text."""
 
 AGENT_SUMMARY_MAX_CHARACTERS = 4_000
 """The maximum length of a background agent's answer in its event, because every snapshot contains the event. The
@@ -68,20 +68,20 @@ _INHERITED = (
     "auto_approve_dangerous_commands",
     "temporary",
 )
-"""Parameters that every child inherits, so that a child cannot evade permissions and prohibitions of the user, and does
-not outlive a temporary parent."""
+"""Parameters that every child inherits. A child can therefore not evade the permissions and prohibitions of the user,
+and does not outlive a temporary parent."""
 
 _OF_THE_MODE = ("mode", "scope")
-"""Parameters that a child with the same mode inherits. The child then inherits the model, too."""
+"""Parameters that a child with the same mode inherits. Such a child also inherits the model."""
 
 _STATUS = {"complete": "completed", "limit": "completed", "error": "error"}
 """The status of a background agent by the outcome of its run. All other outcomes mean `aborted`."""
 
 
 class Wanted(Struct, frozen=True):
-    """A tool's request for a child. `prompt` is the child's first message. An empty `mode` means the parent's mode;
-    `context` None means the context of the run. `name` distinguishes the children of one call. `is_untrusted`: the
-    prompt is untrusted content, because the tool's results are."""
+    """A tool's request for a child. `prompt` is the child's first message. An empty `mode` means the parent's mode. If
+    `context` is None, the child gets the context of the run. `name` distinguishes the children of one call.
+    `is_untrusted` means that the prompt is untrusted content, because the tool's results are untrusted."""
 
     tool_call_id: str
     prompt: str
@@ -101,12 +101,12 @@ def find_child(state: OwnerState, tool_call_id: str, name: str) -> Child | None:
 
 
 def open_child(builder: EntryBuilder, wanted: Wanted) -> Child:
-    """Return the child of this call and name. A child that does not exist is recorded, announced by an event and
-    started by an outbound message.
+    """Return the child of this call and name. If there is no such child yet, the child is recorded, announced by an
+    event and started by an outbound message.
 
     Raises:
         Conflict: the child would be nested too deep, there are too many children or undelivered messages, or no run is
-            open. Nothing was added.
+            open. In this case no event or fact is added.
         Forbidden: the run's principal may not disable approvals.
         BadRequest, InvalidContent, TooLarge: the prompt or the parameters are invalid.
     """
@@ -195,8 +195,8 @@ def _changes(builder: EntryBuilder, run: Run, wanted: Wanted) -> ThreadChanges:
 
 
 def _narrowed(inherited: JsonObject, given: JsonObject) -> JsonObject:
-    """Combine inherited and given restrictions: a call may add restrictions for its child, but not remove restrictions
-    of the parent."""
+    """Combine inherited and given restrictions. A call may add restrictions for its child, but cannot remove
+    restrictions of the parent."""
     taken: JsonObject = {}
     if "tools_disabled" in inherited:
         own = given.get("tools_disabled") or []
@@ -272,7 +272,7 @@ def _agent(child: Child, status: str) -> JsonObject:
 
 
 def stop_agent(builder: EntryBuilder, agent_id: str) -> None:
-    """Send a background agent the request to stop. Its end is reported like every other end.
+    """Ask a background agent to stop. The end of the agent is then reported in the usual way.
 
     Raises:
         NotFound: this chat has no running agent with this id.

@@ -1,10 +1,11 @@
 """Finds untrusted content in a chat, so that sensitive tools ask for a new approval (PROTOCOL §11).
 
 The operator names untrusted sources: tools, and MCP servers with their tools, resources and prompts. The list
-`Private.tainted_by` names the sources with content that the chat's model may have read. The list only grows: content
-may live on in summaries, answers and memory after its message is gone. Before each model call the path is searched for
-the names of untrusted tools and for the labels of attachments, so the origin of the content does not matter: a tool of
-the server or of a client, a fork, or the log of an older version. All functions are pure.
+`Private.tainted_by` names the sources with content that the chat's model may have read. The list only grows, because
+content may remain in summaries, answers and memory after its message was removed. Before each model call the path is
+searched for the names of untrusted tools and for the labels of attachments. The search therefore finds untrusted
+content of every origin: from tools of the server or of a client, from a fork, or from the log of an older version. All
+functions are pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,12 +20,12 @@ __all__ = ["IMPORTED", "RESTORED", "note_imported", "note_restored", "note_untru
 
 IMPORTED = "an imported chat"
 RESTORED = "restored tool results"
-"""Sources without a name. A file can say anything about the origin of its messages, so nothing in it can prove that its
-messages are free of untrusted content."""
+"""Sources that stand for unknown origins. A file can claim any origin for its messages, so the messages may always have
+untrusted content."""
 
 
 def note_untrusted(builder: EntryBuilder, sources: Iterable[str]) -> None:
-    """Record that content of `sources` is in the chat, unless that is known."""
+    """Record that the chat has content of `sources`. Sources that are already recorded are skipped."""
     known = builder.state.private.tainted_by
     new = [source for source in dict.fromkeys(sources) if source not in known]
     if new:
@@ -65,8 +66,9 @@ def _sources_on_path(state: OwnerState, rules: ApprovalRules) -> list[str]:
 
 
 def _attached(message: Message, rules: ApprovalRules) -> list[str]:
-    """Return the untrusted MCP servers whose resources or prompts a message contains. The labels are those that
-    `tools/mcp/content.py` gives them. A user who writes such a label only makes the user's own chat ask more often."""
+    """Return the untrusted MCP servers whose resources or prompts a message contains. Such a resource or prompt has a
+    label that `tools/mcp/content.py` has added. A user who writes such a label only makes the user's own chat ask more
+    often."""
     if isinstance(message.content, str):
         return []
     labels = [part.name for part in message.content if isinstance(part, FilePart)]

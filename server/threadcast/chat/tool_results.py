@@ -1,9 +1,8 @@
 """Prepares a tool's result for the log and the model: separates images, and cuts long text.
 
-The agent loop calls `keep_result` after a tool has ended and before it appends the entry. The function stores images,
+The agent loop calls `keep_result` after a tool has ended and before the entry is appended. `keep_result` stores images,
 and the full text of a cut result, by calling `put`. A failure of `put` is noted in the text and never raised, because
-the tool has run and its result must be in the log. Most results are short text, for which the function does almost
-nothing.
+the tool has run and its result must be in the log. Most results are short text, which needs almost no work.
 """
 
 import re
@@ -54,8 +53,8 @@ async def keep_result(content: str, tool_name: str, chat_id: str, put: Put) -> K
 
 
 def is_whole(content: str, attachments: Sequence[JsonObject]) -> bool:
-    """Return whether a tool message has the tool's whole result, not cut and with its images in place. A result that
-    ends like a note of `keep_result` counts as cut."""
+    """Return whether a tool message has the tool's whole result. The text must not be cut, and no image may have been
+    moved to the attachments. A text that ends like a note of `keep_result` counts as cut."""
     return not attachments and _LAST_NOTE.search(content) is None
 
 
@@ -69,8 +68,9 @@ async def _image(collector: BlobCollector, number: int, image: bytes, put: Put) 
 
 
 def take_images(text: str) -> tuple[str, list[bytes]]:
-    """Return `text` with a placeholder for each line that is the data URL of an image, and the images. A line stays in
-    the text if it is not an image of the four formats, or if there are already MAX_IMAGES images."""
+    """Return `text` with a placeholder for each line that is the data URL of an image, and the list of these images. A
+    line stays in the text if it is not a PNG, JPEG, WebP or GIF image, if the image is too large, or if there are
+    already MAX_IMAGES images."""
     if "data:image/" not in text:
         return text, []
     lines, images = text.split("\n"), list[bytes]()

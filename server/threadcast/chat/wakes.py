@@ -1,8 +1,8 @@
 """Reports the end of background work to the chat's model, by a message and, if requested, by a new run.
 
 Background agents and processes use this module. A wake (the report of such an end to the model) starts a run if no run
-is open. If a run is open, its next round reads the message; if there is no next round, a new run follows. After an
-abort no run follows, because the user wants the chat to stop. All functions are pure.
+is open. If a run is open, the model reads the message in the next round of the run. If the run has no next round, a new
+run follows. After an abort no run follows, because the user wants the chat to stop. All functions are pure.
 """
 
 from msgspec.structs import replace
@@ -18,9 +18,9 @@ from threadcast_protocol.wire.principal import Principal
 __all__ = ["WAKES_MAX", "tell_model", "wake", "wake_after"]
 
 WAKES_MAX = 16
-"""The maximum number of consecutive runs without a command of a user, the same number as of children that run at once.
-A model that starts background work again and again would cost money without limit. The model reads later messages when
-a user next asks something."""
+"""The maximum number of consecutive runs without a command of a user. The maximum number of running children is the
+same. Without this limit, a model that starts background work again and again would cost money without end. Beyond the
+limit, the model reads the messages after the next command of a user."""
 
 _GO_ON = frozenset({"complete", "limit", "interrupted"})
 """Outcomes after which a wake may start a run. After an error, a new run would probably fail in the same way."""
@@ -36,8 +36,8 @@ def tell_model(builder: EntryBuilder, text: str, after: str | None = None) -> No
 
 
 def wake(builder: EntryBuilder, principal: Principal, cause: str) -> None:
-    """Start a run in which the model reads the messages that were added for it: at once, or after the open run if that
-    run ends without reading them."""
+    """Start a run in which the model reads the messages that `tell_model` has added. If a run is open, the new run
+    starts after the open run, and only if the open run ends without reading the messages."""
     run = builder.state.private.run
     if run is not None:
         builder.note(WakeNoted(wake=Wake(run_id=run.run_id, round=run.round, principal=principal, cause=cause)))
@@ -46,7 +46,7 @@ def wake(builder: EntryBuilder, principal: Principal, cause: str) -> None:
 
 
 def wake_after(builder: EntryBuilder, ended: Run, outcome: str) -> None:
-    """Start a run for a wake that the run `ended` has not read. Call this after the queue was started again."""
+    """Start a run for a wake that the run `ended` has not read. Call this function after `start_next`."""
     owed = builder.state.private.relations.wake
     if owed is None:
         return
@@ -62,8 +62,8 @@ def wake_after(builder: EntryBuilder, ended: Run, outcome: str) -> None:
 
 
 def _begin_run(builder: EntryBuilder, principal: Principal) -> None:
-    """Open a run without a command of a user, at the end of the path. After WAKES_MAX such runs in a row, do
-    nothing."""
+    """Open a run without a command of a user, at the end of the path. After WAKES_MAX such runs in a row, the function
+    does nothing."""
     if builder.state.private.wakes_count >= WAKES_MAX:
         return
     builder.note(

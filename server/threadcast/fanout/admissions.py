@@ -26,7 +26,7 @@ BURST_SECONDS = 10
 restart."""
 
 BURST_MIN = 256
-"""The minimum burst: even a caller with a low limit of streams may open and close many streams for a moment."""
+"""The minimum burst: even a caller with a low limit of streams may open and close many streams within a short time."""
 
 REMEMBERED_MAX = 10_000
 """The maximum number of callers whose rate is remembered, which takes about 2 MB. Callers come from the configuration,
@@ -34,8 +34,8 @@ so there are seldom so many."""
 
 
 class OpenedTooFast(RateLimited):
-    """The caller opens streams, or adds chats to them, faster than it may. The caller may continue after
-    `retry_after_seconds`."""
+    """Raised when a caller opens streams, or adds chats to streams, faster than its limit allows. The caller may
+    continue after `retry_after_seconds`."""
 
     def __init__(self, message: str, retry_after_seconds: int) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class OpenedTooFast(RateLimited):
 
 
 class Rate:
-    """A rate limit for each caller: a number of actions per second, and `burst` actions at once. Keeps one time per
+    """Limits each caller to `per_second` actions per second, and to `burst` actions at once. Stores one time for each
     caller: the time at which the caller may use its full burst again."""
 
     def __init__(self, per_second: float, burst: int) -> None:
@@ -52,8 +52,8 @@ class Rate:
         self._whole_at: dict[str, float] = {}  # in the order of the latest use
 
     def take(self, principal_id: str, count: int, now: float) -> float:
-        """Count `count` actions, at most the burst. Returns 0, or the seconds to wait if the actions were refused and
-        not counted."""
+        """Count `count` actions, which must not be more than the burst. Returns 0 if the actions are allowed. Otherwise
+        counts nothing and returns the seconds to wait."""
         whole_at = max(now, self._whole_at.get(principal_id, now)) + count * self._seconds_of_one
         if (wait := whole_at - now - self._burst_seconds) > 1e-6:  # the sums of floats are not exact
             return wait
@@ -65,7 +65,7 @@ class Rate:
 
 
 class Admissions:
-    """The streams of this process."""
+    """Counts the streams of this process, and the chats on them, for each caller."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -129,8 +129,8 @@ class Admissions:
 
 
 class Admission:
-    """The place of one stream. This is a class because each open stream keeps one: a generator with contextlib's
-    wrapper would take half a kilobyte more (`bench.memory`)."""
+    """Counts one stream during its `with` block. This is a class, because each open stream has an admission, and a
+    generator with contextlib's wrapper would take half a kilobyte more (`bench.memory`)."""
 
     __slots__ = ("_admissions", "chats", "principal_id")
 

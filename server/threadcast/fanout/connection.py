@@ -1,10 +1,10 @@
-"""One open stream: writes encoded blocks to a socket, and handles slow readers.
+"""Writes the encoded blocks of one open stream to its socket, and handles slow readers.
 
 While the socket accepts bytes, a write completes without waking a task: `put` passes the block to the kernel (DESIGN
-§5, decision 0021). For a slow reader a task, the pump, writes with ASGI's `send` from a bounded queue, which all chats
-of the stream share. A full queue is dropped, and each affected chat gets a fresh snapshot when the reader accepts bytes
-again; snapshots do not count against the bound, because they are made at that moment and shared. Other readers never
-wait.
+§5, decision 0021). Blocks for a slow reader wait in a bounded queue, which all chats of the stream share. A task, the
+pump, writes this queue, by ASGI's `send` if the socket is not accessible. A full queue is dropped, and each affected
+chat gets a fresh snapshot when the reader accepts bytes again. Snapshots do not count against the bound, because they
+are made at that moment and shared. Other readers never wait for a slow reader.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ Put: TypeAlias = Callable[[bytes], bool]
 
 
 class DirectSend(Protocol):
-    """Writes to the socket of one answer past ASGI (`http/direct_send.py`)."""
+    """Writes directly to the socket of one HTTP response, without ASGI (`http/direct_send.py`)."""
 
     def is_ready(self) -> bool:
-        """Whether `put_large` may be called now."""
+        """Return whether `put_large` may be called now."""
 
     def put_large(self, pieces: Sequence[bytes | memoryview]) -> bool:
         """Write any number of bytes without copying them. Returns False if the caller must await `drained`."""
@@ -51,31 +51,32 @@ class DirectSend(Protocol):
 EndReason: TypeAlias = Literal[
     "shutdown", "slow", "left", "not_found", "store", "newer_version", "unfoldable", "replaced", "own_now"
 ]
-"""Reasons for the end of a stream. The client reconnects after shutdown, slow, store, newer_version (another process
-may have that version) and own_now (the id belonged to another principal's chat, and now belongs to a chat of the
-reader). It does not reconnect after not_found, unfoldable and replaced (the client has opened another stream of the
-same name)."""
+"""Reasons for the end of a stream. The client reconnects after `shutdown`, `slow`, `store`, `newer_version` and
+`own_now`. The client does not reconnect after `not_found`, `unfoldable` and `replaced`. The reason `newer_version`
+means that another process may have the version that wrote the chat. The reason `own_now` means that the id belonged to
+another principal's chat, and now belongs to a chat of the reader. The reason `replaced` means that the client has
+opened another stream of the same name."""
 
 COME_BACK: frozenset[EndReason] = frozenset({"shutdown", "store", "newer_version", "own_now"})
-"""Reasons sent with a reconnect delay. The reason `slow` has no delay here: a slow reader accepts no bytes, so it
-reconnects with a delay of its own."""
+"""The reasons for which the server sends a reconnect delay when it ends a stream. The server sends no delay for `slow`,
+because a slow reader accepts no bytes. Such a reader chooses its own delay."""
 
 SLICE_BYTES = 65_536
-"""Bytes of a snapshot that are written at a time (DESIGN §5)."""
+"""The number of bytes of a snapshot that are written at a time (DESIGN §5)."""
 
 CLOSE_SECONDS = 1.0
 """Seconds that an ending stream waits for its reader to accept the present write, so that the final `retry` line
 arrives."""
 
 RETRY_MIN_MS, RETRY_MAX_MS = 500, 3_000
-"""Bounds of the random reconnect delay at a shutdown, so that clients do not all reconnect at once (PROTOCOL §4). Each
-stream also begins with a `retry` line of the lower bound, because browsers and npm's eventsource otherwise wait 3 s
-after every lost connection."""
+"""The bounds of the reconnect delay at a shutdown. The delay is random, so that clients do not all reconnect at once
+(PROTOCOL §4). Each stream also begins with a `retry` line of the lower bound, because browsers and npm's eventsource
+otherwise wait 3 s after every lost connection."""
 
 
 def put_nothing(block: bytes) -> bool:
-    """Return False, so that the pump writes every block. This method stands in for a direct write when the socket is
-    not accessible."""
+    """Return False, so that the pump writes every block. This function replaces the direct write when the socket is not
+    accessible."""
     return False
 
 
@@ -86,12 +87,12 @@ class ChatOnStream(Protocol):
         """Begin this chat again with a snapshot, because its queued blocks were dropped or cannot be continued."""
 
     def take_snapshot(self) -> tuple[bytes, int, bytes]:
-        """Return a snapshot of the present state: a buffer, the number of bytes to write from the buffer, and bytes to
-        write after those."""
+        """Return a snapshot of the present state as three values: a buffer, the number of bytes to write from the
+        buffer, and the bytes to write afterwards."""
 
 
 class StreamTasks(Protocol):
-    """The method of a task group that a stream uses. `cancel_scope` ends the stream."""
+    """The parts of a task group that a stream uses. Cancelling `cancel_scope` ends the stream."""
 
     @property
     def cancel_scope(self) -> anyio.CancelScope: ...
@@ -103,8 +104,8 @@ class StreamTasks(Protocol):
 
 class ReaderConnection:
     """The connection of one reader. `abort` closes the connection without waiting for unread bytes. `name` is the
-    stream's name, or '' if the client chose none. `stream_id_words` has the parts of the SSE id on a stream of many
-    chats. `drops` counts how often the queue was dropped."""
+    stream's name, or '' if the client chose none. On a stream of many chats, `stream_id_words` maps each chat id to the
+    chat's part of the SSE id. `drops` counts how often the queue was dropped."""
 
     def __init__(
         self,
@@ -149,7 +150,8 @@ class ReaderConnection:
         return b"\nid: %b\n\n" % b".".join(self.stream_id_words.values())
 
     def want_snapshot(self, subscriber: ChatOnStream, *, drop: bool) -> None:
-        """Send a fresh snapshot of one chat as soon as the reader accepts bytes. `drop`: discard the queue first."""
+        """Send a fresh snapshot of one chat as soon as the reader accepts bytes. If `drop` is True, discard the queue
+        first."""
         if drop and self._queue:
             self._drop_queue()
             self.drops += 1
@@ -172,7 +174,7 @@ class ReaderConnection:
             self._want_snapshots.remove(subscriber)
 
     def write(self, data: bytes, subscriber: ChatOnStream | None = None) -> None:
-        """Write encoded blocks of a chat. Without `subscriber` they are ephemeral and may be lost. Never waits."""
+        """Write encoded blocks of a chat without waiting. Blocks without `subscriber` are ephemeral and may be lost."""
         if self.ended is not None or not data:
             return
         if not self._is_pumping:
@@ -194,8 +196,8 @@ class ReaderConnection:
         self._pump_soon()
 
     def beat(self, now: float, silence_seconds: float) -> None:
-        """Send a heartbeat after `silence_seconds` without a write. The hub calls this method often. Writes since the
-        last call are dated to this call, so that no write needs to read the clock."""
+        """Send a heartbeat if nothing was written for `silence_seconds`. The hub calls this method often. Writes since
+        the last call are treated as made at the time of this call, so that no write needs to read the clock."""
         if self._has_written:
             self._has_written = False
             self._written_at = now
@@ -209,7 +211,7 @@ class ReaderConnection:
             self._tasks.start_soon(self._close, reason)
 
     def close(self) -> None:
-        """Send nothing more. The connection is over."""
+        """Stop writing and drop the queue, because the connection has ended."""
         if self.ended is None:
             self.ended = "left"
         self._drop_queue()
@@ -242,7 +244,7 @@ class ReaderConnection:
             self._tasks.start_soon(self._pump)
 
     async def _pump(self) -> None:
-        """Write the queue as fast as the reader accepts bytes; afterwards `write` works without a task again."""
+        """Write the queue as fast as the reader accepts bytes. Afterwards `write` works without a task again."""
         try:
             if self._direct is not None:
                 await self._drained(self._direct)
@@ -273,8 +275,8 @@ class ReaderConnection:
                 self._pumped = None
 
     def _put_large(self, direct: DirectSend) -> bool:
-        """Write the queue, and then one snapshot, taken at this moment. Returns False if the caller must wait for the
-        reader."""
+        """Write the queue, and then a snapshot of the present state if a chat needs one. Returns False if the caller
+        must wait for the reader."""
         pieces: list[bytes | memoryview] = [*self._queue]
         self._drop_queue()
         if self._want_snapshots:
@@ -287,9 +289,9 @@ class ReaderConnection:
         return direct.put_large(pieces)
 
     async def _drained(self, direct: DirectSend) -> None:
-        """Wait until the reader has taken what was written. Raises TimeoutError if it takes less than `SLICE_BYTES`
-        within the time for which a reader may stall."""
-        await asyncio.sleep(0)  # the transport writes at the end of a turn of the loop
+        """Wait until the reader has accepted the written bytes. Raises TimeoutError if the reader accepts less than
+        `SLICE_BYTES` within the time for which a reader may stall."""
+        await asyncio.sleep(0)  # the transport writes at the end of an iteration of the event loop
         while unsent := direct.unsent():
             try:
                 async with Deadline(self._stall_seconds):

@@ -1,8 +1,8 @@
-"""Feeds: an owner's list of chats with their status, kept once for all readers of that list in this process.
+"""A feed is an owner's list of chats with their status, kept once for all readers of that list in this process.
 
-A feed subscribes to the owner's channel before it reads the list, so that no change is missed; afterwards it reads only
-the chats that the channel names. A chat's record is always read after the announcement of its change; when
-announcements may have been missed, the feed reads the list again and every reader starts over.
+A feed subscribes to the owner's channel before it reads the list, so that no change is missed. Afterwards the feed
+reads only the chats whose changes the channel announces. A chat's record is always read after the announcement of its
+change. When announcements may have been missed, the feed reads the list again, and every reader gets a new snapshot.
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,21 +24,22 @@ __all__ = ["FEED_MAX_CHATS", "Feed", "FeedReader", "Feeds"]
 _log = structlog.get_logger()
 
 FEED_MAX_CHATS = 200
-"""Chats in a snapshot of a feed, which is the maximum page of the list. Clients read older chats page by page and
-receive the changes of these chats from the feed."""
+"""The maximum number of chats in a snapshot of a feed, which is also the maximum number of chats on a page of the list.
+Clients read older chats page by page and receive the changes of these chats from the feed."""
 
 COALESCE_SECONDS = 0.05
-"""Seconds within which a chat's meta is read at most once, however often the meta changes; people do not read a list
+"""Seconds within which a chat's meta is read at most once, however often the meta changes. People do not read a list
 faster."""
 
 PENDING_MAX_CHATS = 200
-"""Maximum number of changed chats that wait to be read. With more of them, reading the whole list costs less."""
+"""The maximum number of changed chats that wait to be read. If more chats have changed, reading the whole list costs
+less."""
 
 STORE_PAUSE_SECONDS = 0.5
 
 
 class FeedReader(Protocol):
-    """One open list."""
+    """A reader of a feed."""
 
     @property
     def subscriber(self) -> Subscriber: ...
@@ -48,8 +49,8 @@ class FeedReader(Protocol):
 
 
 class Feed:
-    """The list of the chats of `owner`, kept up to date until it is closed (`shared.py`). `ready` is set once
-    the list is read, or when `trouble` has the reason why it cannot be read."""
+    """The list of the chats of `owner`, kept up to date until it is closed (`shared.py`). `ready` is set when the list
+    has been read, or when the list cannot be read and `trouble` has the reason."""
 
     def __init__(self, owner: str, store: Index) -> None:
         self.owner = owner
@@ -72,7 +73,8 @@ class Feed:
         return sorted(self._chats.values(), key=lambda chat: (chat.last_active, chat.chat_id), reverse=True)
 
     async def run(self) -> bool:
-        """Send all known changes to the readers; errors of the store pause the feed. Returns True."""
+        """Send all known changes to the readers. Errors of the store pause the feed. Returns True when no change is
+        left to send."""
         while True:
             try:
                 changed_ids = self._changed_ids or await self._open()
@@ -118,7 +120,7 @@ class Feed:
             reader.subscriber.end(reason)
 
     async def _collect(self, changed_ids: Messages[str | None]) -> bool:
-        """Read all announcements that wait. Returns whether there are changes to send."""
+        """Read all announcements that have arrived. Returns whether there are changes to send."""
         while not changed_ids.is_empty:
             chat_id = await anext(changed_ids)
             if chat_id is None or len(self._pending) >= PENDING_MAX_CHATS:
@@ -180,8 +182,9 @@ def _not_woken() -> None:
 
 
 class Feeds:
-    """Keeps a feed for each watched owner: the first reader opens the feed, and the last one closes it. Feeds run
-    inside `async with feeds.running()`. The hub sends the heartbeats of these connections and ends them at shutdown."""
+    """Keeps a feed for each watched owner. The first reader opens the owner's feed, and the last reader closes it.
+    Feeds run inside `async with feeds.running()`. The hub sends heartbeats on the connections of the readers, and ends
+    these connections at shutdown."""
 
     def __init__(self, store: Index) -> None:
         self._feeds = Followers(lambda owner: Feed(owner, store))

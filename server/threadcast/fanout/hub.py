@@ -1,8 +1,9 @@
-"""The hub: a relay per watched chat; the first subscriber opens it, the last one closes it.
+"""The hub keeps one relay for each watched chat. The first subscriber opens the relay, and the last subscriber closes
+it.
 
-It also does the work shared by all streams: heartbeats, the limit on open streams, the pipelined position checks that
-find lost pub/sub messages, and the end of all streams at shutdown. Errors of one relay do not affect others: each check
-has its own boundary, and heartbeats do not wait for the store.
+The hub also does the work that all streams share: heartbeats, the limit on open streams, the pipelined position checks
+that find lost pub/sub messages, and the end of all streams at shutdown. Errors of one relay do not affect others: each
+check has its own boundary, and heartbeats do not wait for the store.
 """
 
 import math
@@ -33,21 +34,21 @@ _log = structlog.get_logger()
 TICK_SECONDS = 0.5
 QUIET_SECONDS = 1.0
 CHECK_EVERY_SECONDS = 20.0
-"""Seconds without an event after which a relay's head is compared with the store's: QUIET_SECONDS while a run is open,
-otherwise CHECK_EVERY_SECONDS (DESIGN §5)."""
+"""Seconds without an event after which a relay's head is compared with the store's head. The number is QUIET_SECONDS
+while a run is open, and otherwise CHECK_EVERY_SECONDS (DESIGN §5)."""
 
 
 _LISTED_AT_ONCE = 200
-"""The number of chats whose records are read in one exchange with the store."""
+"""The maximum number of chats whose records are read in one request to the store."""
 
 
 class HubStore(Facts, Index, Log, PubSub, Protocol):
-    """The ports of the store that relays and presence need, and the bucket of a chat."""
+    """The ports of the store that relays, presence and position checks need."""
 
 
 class Hub:
     """Owns the relays, the heartbeats and the position checks of a process. Its tasks run inside `async with
-    hub.running()`. It applies the limits on the number of streams and on their silence."""
+    hub.running()`. The hub limits the number of streams and the time for which a stream is silent."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Hub:
         *,
         shows_names: bool = False,
     ) -> None:
-        """`shows_names`: presence includes the names of readers."""
+        """If `shows_names` is True, presence includes the names of readers."""
         self.presence = PresenceRooms(store, shows_names=shows_names)
         self._store = store
         self._limits = limits
@@ -89,7 +90,8 @@ class Hub:
                 tasks.cancel_scope.cancel()
 
     def admitted(self, principal_id: str) -> Admission:
-        """Return the admission of one more stream, which counts while a `with` block runs. Raises RateLimited."""
+        """Return an `Admission` for one more stream. The stream counts while the admission's `with` block runs. Raises
+        RateLimited."""
         return self._admissions.taken(principal_id)
 
     def kept_alive(self, connection: ReaderConnection) -> AbstractContextManager[None]:
@@ -135,9 +137,9 @@ class Hub:
     def relay(self, chat_id: str, *, is_hidden: bool = False) -> AbstractAsyncContextManager[Relay]:
         """Yield the chat's relay, ready to use, and keep it open during the block.
 
-        With `is_hidden` the relay follows an id that no chat can have, in place of `chat_id`. Its readers get the same
-        bytes as readers of an unknown chat, after the same work of the store, so they do not learn that the chat
-        exists.
+        With `is_hidden` the relay follows an id that no chat can have, instead of `chat_id`. Readers of this relay get
+        the same bytes as readers of an unknown chat, and the store does the same work. The readers therefore do not
+        learn that the chat exists.
 
         Raises:
             Unavailable: the relay did not become ready in time, or this process cannot serve the chat.
@@ -172,8 +174,8 @@ class Hub:
                 tasks.start_soon(self._check_hidden)
 
     def _check_positions(self, tasks: TaskGroup, now: float) -> None:
-        """Compare heads, in one pipeline per bucket: a bucket whose node does not answer does not delay the others.
-        Relays that advanced meanwhile are skipped."""
+        """Compare the heads of relays with the store's heads, in one pipeline for each bucket. A bucket whose node does
+        not answer does not delay the checks of other buckets. Relays whose head has changed meanwhile are skipped."""
         by_bucket: dict[int, list[tuple[Relay, str]]] = {}
         for relay in (here.follower for here in self._relays.open.values()):
             if _is_due(relay, now):
@@ -193,7 +195,7 @@ class Hub:
                         tasks.start_soon(self._check, relay, head_then)
         except Unavailable:
             return  # the relays notice the outage themselves; the next check follows when the store answers again
-        except Exception:  # the boundary of a bucket's check: the next one may succeed
+        except Exception:  # the boundary of a bucket's check: the next check may succeed
             _log.exception("relay.check_failed", bucket=bucket)
         finally:
             self._checking.discard(bucket)
@@ -215,8 +217,8 @@ class Hub:
                         for reader in readers[meta.chat_id]:
                             reader.end("own_now")
         except Unavailable:
-            return  # the next check follows
-        except Exception:  # the boundary of this check: the next one may succeed
+            return  # the next check tries again
+        except Exception:  # the boundary of this check: the next check may succeed
             _log.exception("hub.check_failed")
 
     async def _check(self, relay: Relay, head_then: str) -> None:
@@ -229,7 +231,8 @@ class Hub:
 
 
 class _KeptAlive:
-    """Registers one stream for heartbeats. This is a class for the same reason as `Admission`."""
+    """Registers one stream for heartbeats. This is a class and not a generator, because a generator takes more memory,
+    as described at `Admission`."""
 
     __slots__ = ("_connection", "_hub")
 

@@ -1,8 +1,9 @@
-"""A stream of many chats: adds and removes chats, also at the request of other processes while it runs.
+"""Adds chats to a stream of many chats and removes them, also at the request of other processes while the stream runs.
 
-`Subscriber` writes, `api/stream.py` opens, `api/streams.py` requests changes. A change and its answer are ephemeral
-messages on the stream's topic. The topic contains the principal, so that callers can neither reach nor find streams of
-others. The failure of one chat is reported on the stream (`chat_removed`) and ends no other chat.
+`api/stream.py` opens the stream, `Subscriber` writes the blocks of each chat, and `api/streams.py` requests changes. A
+request for a change is an ephemeral pub/sub message on the stream's topic, and its answer is a message on a topic of
+this request. The stream's topic contains the principal, so that callers can neither find nor change the streams of
+other callers. The failure of one chat is reported on the stream (`chat_removed`) and does not end other chats.
 """
 
 import secrets
@@ -28,16 +29,17 @@ from threadcast_protocol.wire.transient import ChatRemoved, frame_of
 __all__ = ["ANSWER_TIMEOUT_SECONDS", "Change", "ManyChats", "Newer", "Outcome", "ask_for_change", "name_taken"]
 
 ANSWER_TIMEOUT_SECONDS = 2.0
-"""Seconds that a request to change a stream waits for the process that holds it (PROTOCOL §4)."""
+"""Seconds that a request to change a stream waits for the process that holds the stream (PROTOCOL §4)."""
 
 
 class StreamsStore(Facts, PubSub, Protocol):
-    """The ports of the store that pass messages between processes with streams; the store's clock decides which stream
-    is newer."""
+    """The ports of the store that pass messages between processes with streams. The store's clock decides which of two
+    streams of the same name is newer."""
 
 
 class Change(msgspec.Struct, frozen=True, tag="change"):
-    """A change of a stream. `add` has pairs of a chat id and the SSE id to resume from, or ''. Removals come first."""
+    """A change of a stream. `add` has pairs of a chat id and the SSE id to resume from, which is '' if there is none.
+    Chats are removed before chats are added."""
 
     nonce: str
     add: list[tuple[str, str]] = []
@@ -45,15 +47,16 @@ class Change(msgspec.Struct, frozen=True, tag="change"):
 
 
 class Newer(msgspec.Struct, frozen=True, tag="newer"):
-    """A stream of this name was opened; older streams of the name end."""
+    """Announces that a stream of this name was opened. Older streams of the same name end."""
 
     opened_ms: int
     nonce: str
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of a change. `is_full`: the change was refused, because the stream would exceed its limit of chats, or
-    for the reason `refusal`, after `retry_after_seconds` if waiting helps."""
+    """The result of a change. If `is_full` is True, the change was refused for the reason `refusal`, or, if `refusal`
+    is '', because the stream would exceed its limit of chats. If `retry_after_seconds` is not 0, the change may be
+    repeated after this time."""
 
     is_full: bool
     refusal: str = ""
@@ -69,7 +72,7 @@ def _topic(principal_id: str, stream_id: str) -> str:
 
 
 async def ask_for_change(store: PubSub, principal_id: str, stream_id: str, change: Change) -> Outcome | None:
-    """Change a running stream in the process that holds it; returns None when no process holds it.
+    """Ask the process that holds a running stream to change the stream. Returns None when no process holds the stream.
 
     Raises:
         TimeoutError: the process did not answer in time.
@@ -89,7 +92,8 @@ async def ask_for_change(store: PubSub, principal_id: str, stream_id: str, chang
 async def name_taken(
     store: StreamsStore, principal_id: str, stream_id: str
 ) -> AsyncIterator[tuple[AsyncIterator[bytes | None], Newer]]:
-    """Subscribe to changes and end older streams of this name; pass the yielded iterator to `ManyChats.obey`.
+    """Subscribe to the changes of a stream, and end older streams of the same name. Pass both yielded values to
+    `ManyChats.obey`.
 
     Raises:
         Unavailable: the store does not answer.
@@ -110,7 +114,7 @@ class _Watch:
 
 
 class ManyChats:
-    """The chats of one stream; `tasks` is its task group, and `place` counts the chats."""
+    """The chats of one stream. `tasks` is the stream's task group, and `admission` counts the chats."""
 
     def __init__(
         self,
@@ -132,10 +136,10 @@ class ManyChats:
 
     def add(self, chat_id: str, stream_position: Position | None) -> None:
         """Begin to send a chat, from `stream_position` if possible. A chat already on the stream is not changed. The
-        caller has already counted the chat in the stream's `Admission`."""
+        caller must have counted the chat in the stream's `Admission` before."""
         if chat_id in self._chats:
             return
-        if stream_position is not None:  # so that an id sent before this chat has begun contains its position
+        if stream_position is not None:  # a stream id sent before the chat begins must contain the chat's position
             self._connection.stream_id_words[chat_id] = stream_id_word(tag_of(chat_id), stream_position).encode()
         watch = self._chats[chat_id] = _Watch()
         self._tasks.start_soon(self._watch, chat_id, stream_position, watch)
@@ -151,7 +155,7 @@ class ManyChats:
             self._connection.write(frame_of(chat_id, ChatRemoved("removed")))
 
     def apply(self, change: Change) -> Outcome:
-        """Carry out the whole change, or nothing if the stream would have too many chats."""
+        """Carry out the whole change, or refuse the whole change if the stream or its caller would exceed a limit."""
         kept = self._chats.keys() - set(change.remove)
         wanted = kept | {chat_id for chat_id, _ in change.add}
         if len(wanted) > CHATS_MAX:
@@ -169,7 +173,7 @@ class ManyChats:
         return Outcome(is_full=False)
 
     async def obey(self, heard: AsyncIterator[bytes | None], mine: Newer) -> None:
-        """Apply changes while the stream runs, and end it for a newer stream of the same name."""
+        """Apply changes while the stream runs. End the stream when a newer stream of the same name is opened."""
         async for payload in heard:
             try:
                 said = None if payload is None else _messages.decode(payload)

@@ -1,10 +1,10 @@
-"""Presence and typing: counts the readers of a chat that requested presence, over all web processes, and forwards the
-names of readers who are typing.
+"""Counts the readers of a chat that requested presence, over all web processes, and forwards the names of readers who
+are typing.
 
 Presence is not stored. Each process publishes the number of its readers of a chat when the number changes and every 10
 s. A number that is not repeated for 25 s expires, so the readers of a dead process are no longer counted. Presence is
-as private as the chat: the topic contains the chat's owner. Messages about presence may be late or lost. They never
-delay the chat's events.
+as private as the chat, because the pub/sub topic contains the chat's owner. Messages about presence may be late or
+lost. These messages never delay the chat's events.
 """
 
 import math
@@ -30,10 +30,12 @@ _log = structlog.get_logger()
 
 REFRESH_SECONDS = 10.0
 FORGET_SECONDS = 25.0
-"""Seconds after which another process's readers expire: two repetitions may be lost."""
+"""Seconds between two messages with an unchanged number, and seconds after which the number of a silent process
+expires. Two successive messages may be lost before the number expires."""
 
 SETTLE_SECONDS = 0.05
-"""Seconds within which changes are sent together: if n readers reconnect at once, n frames are sent instead of n²."""
+"""Seconds for which changes are collected before they are sent together. If n readers reconnect at once, n frames are
+sent instead of n²."""
 
 PAUSE_SECONDS = 1.0
 """Seconds between attempts while the store does not answer."""
@@ -41,14 +43,15 @@ PAUSE_SECONDS = 1.0
 TYPING_SECONDS = 1.0
 TYPING_MAX_REMEMBERED = 10_000
 """Seconds within which a repeated typing state of a stream is dropped, and the number of streams whose last state is
-remembered for this. A changed state is always sent, so that readers end with the last state."""
+remembered for this. A changed state is always sent, so that readers have the right state in the end."""
 
 NAMES_MAX = 50
-"""Maximum names in one frame; `count` is always the total."""
+"""The maximum number of names in one frame. `count` is always the total number of readers."""
 
 
 class _Here(msgspec.Struct, frozen=True, tag="here"):
-    """The number of a process's readers. `asks`: the process is new and requests the other processes' numbers."""
+    """The number of a process's readers of a chat. `asks` is True when the process requests the numbers of the other
+    processes, because it is new or may have missed messages."""
 
     room: str
     count: int
@@ -66,8 +69,8 @@ _messages = msgspec.json.Decoder(_Here | _Types)
 
 
 class PresenceRooms:
-    """The rooms of a process, one for each chat and owner. `shows_names` is True when principals are known, that is,
-    with auth on."""
+    """The rooms of a process, one for each chat and owner. `shows_names` is True when authentication is on, because
+    only then are the principals known."""
 
     def __init__(self, store: PubSub, *, shows_names: bool) -> None:
         self._store = store
@@ -82,8 +85,8 @@ class PresenceRooms:
 
     @contextmanager
     def visiting(self, chat_id: str, visitor: ReaderConnection) -> Iterator[None]:
-        """Register a reader for presence during the block. The reader's first frame is sent at once, without waiting
-        for a change."""
+        """Register a reader for presence during the block. The reader gets its first frame without waiting for a
+        change."""
         key = (visitor.principal_id, chat_id)
         room = self._rooms.get(key)
         if room is None:
@@ -99,7 +102,8 @@ class PresenceRooms:
                 del self._rooms[key]
 
     async def type(self, chat_id: str, principal_id: str, typing: bool, stream_id: str) -> None:
-        """Publish a typing state; a repetition within a second is dropped. Raises Unavailable."""
+        """Publish the typing state of a stream. A repetition of the same state within a second is dropped. Raises
+        Unavailable."""
         key = (principal_id, chat_id, stream_id)
         now = time.monotonic()
         last, said_at = self._typed.get(key, (not typing, -math.inf))
@@ -118,8 +122,9 @@ def _topic(principal_id: str, chat_id: str) -> str:
 
 
 class _Room:
-    """The readers of one chat that requested presence. `_visitors` maps each reader to the reader's count of dropped
-    queues at the last frame, or to -1 before the first frame; a frame lost with a queue is sent again."""
+    """The readers of one chat that requested presence. `_visitors` maps each reader to the number of queues that its
+    connection had dropped at the last frame, or to -1 before the first frame. If this number has changed, the frame may
+    have been lost with a queue, so it is sent again."""
 
     def __init__(self, store: PubSub, chat_id: str, principal_id: str, shows_names: bool) -> None:
         self._store = store
@@ -147,7 +152,7 @@ class _Room:
         self._changed.set()
 
     async def run(self) -> None:
-        """Run until the last reader has disconnected; errors of the store only pause the room."""
+        """Run until the last reader has disconnected. Errors of the store only pause the room."""
         while not self.is_empty:
             try:
                 async with self._store.subscribe(self._topic) as heard, anyio.create_task_group() as tasks:

@@ -1,8 +1,9 @@
-"""The frames of one chat for readers that resume: the newest ones from memory, earlier ones from the log.
+"""Provides the frames of one chat for readers that resume: the newest frames from memory, and earlier frames from the
+log.
 
-A relay keeps each frame here after it has sent it. After a restart all readers resume at once while the memory is
-empty. The log is then read once for all of them, and its newest frames fill the memory. Only for a reader whose
-position is before the first frame in memory is the log read separately.
+A relay stores each frame here after sending the frame. After a restart, all readers resume at once while no frames are
+in memory. The log is then read once for all readers, and its newest frames are kept in memory. The log is read
+separately only for a reader whose position is before the first frame in memory.
 """
 
 import asyncio
@@ -21,13 +22,13 @@ __all__ = ["RecentFrames", "frames_of"]
 
 HELD_MAX_EVENTS = 2_000
 HELD_MAX_BYTES = 1_000_000
-"""The maximum number and bytes of the frames of one chat in memory. Older frames are read from the log as long as the
-log has them."""
+"""The maximum number and the maximum size of one chat's frames in memory. Older frames are read from the log while the
+log contains them."""
 
 
 class RecentFrames:
-    """Keeps the frames up to the relay's present state. A *history* ends when frames do not continue the earlier ones:
-    after a reload or a change of branch."""
+    """Keeps the frames up to the relay's present state. A *history* ends when new frames do not continue the earlier
+    frames, which is the case after a reload or a change of branch."""
 
     __slots__ = (
         "_chat_id",
@@ -56,13 +57,14 @@ class RecentFrames:
         self._log_holds_more = False
 
     def keep(self, frames: Sequence[Frame], size_each: int) -> None:
-        """Add the next frames, of `size_each` bytes on average; the oldest frames beyond the bounds are dropped."""
+        """Add the next frames, which have `size_each` bytes on average. If there are too many frames in memory, the
+        oldest frames are dropped."""
         for frame in frames:
             self._frames.append((frame, size_each))
             self._frames_bytes += size_each
         while len(self._frames) > HELD_MAX_EVENTS or self._frames_bytes > HELD_MAX_BYTES:
             self._frames_bytes -= self._frames.pop(0)[1]
-            self._log_holds_more = True  # the log may still have them, since it is trimmed at checkpoints only
+            self._log_holds_more = True  # the log may still have the frame: it is trimmed at checkpoints only
 
     def forget(self) -> None:
         """Drop all frames and begin a new history."""
@@ -71,11 +73,12 @@ class RecentFrames:
         self._frames_bytes = 0
 
     async def after(self, wanted: Position) -> Sequence[Frame] | None:
-        """Return the frames after `wanted`; None when that position is not in this history, or frames after it were
-        dropped.
+        """Return the frames after `wanted`, or None when that position is not in this history or when later frames are
+        no longer available.
 
-        Frames that are not in memory are read from the log: once for all readers, as far as memory allows; earlier
-        frames are read for each reader. Entries folded meanwhile are kept in memory.
+        Frames that are not in memory are read from the log. As many of these frames as memory allows are read once for
+        all readers. Earlier frames are read for each reader. The frames of entries that are folded meanwhile are kept
+        in memory.
         """
         position = wanted.position
         if not resume_is_possible(self._state(), wanted.epoch, position):
@@ -89,7 +92,7 @@ class RecentFrames:
         if self._recalled_at == self._histories and not self._log_holds_more:
             return None
         entries = await self._newest_of_log()
-        # Without entries, the relay may meanwhile follow another log of this id, in which `position` has no meaning.
+        # If there are no entries, the relay may now follow another log of this id, in which `position` has no meaning.
         return self._from_log(entries, position) if entries else None
 
     @property
@@ -100,7 +103,8 @@ class RecentFrames:
         return [frame for frame, _ in self._frames if frame.position > position]
 
     async def _recall(self) -> None:
-        """Read the log's frames before the first frame in memory, as far as there is room."""
+        """Read frames from the log and insert them before the first frame in memory, until the memory's limits are
+        reached."""
         async with self._recalling:
             if self._recalled_at != self._histories and (entries := await self._newest_of_log()):
                 self._recalled_at = self._histories
@@ -115,8 +119,8 @@ class RecentFrames:
         return entries if self._histories == history and any(entry.head == head for entry in entries) else []
 
     def _keep_before(self, entries: list[RawEntry]) -> bool:
-        """Insert the log's frames before the frames in memory. Returns True when memory was full before the end of the
-        log."""
+        """Insert the frames of `entries` before the frames in memory. Returns True when the limits of memory were
+        reached before all frames were inserted."""
         for entry in reversed(entries):
             frames = frames_of(self._chat_id, entry)
             size_each = len(entry.events) // max(1, len(frames))
@@ -132,8 +136,8 @@ class RecentFrames:
         return False
 
     def _from_log(self, entries: list[RawEntry], position: int) -> Sequence[Frame] | None:
-        """Return the log's frames after `position`, then the frames that were kept since the log was read; None if a
-        frame is missing."""
+        """Return the log's frames after `position`, followed by the frames that were kept since the log was read.
+        Returns None if a frame is missing."""
         last = self._state().position  # the relay has not folded later frames yet
         frames = [
             frame

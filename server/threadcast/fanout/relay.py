@@ -1,10 +1,10 @@
-"""A relay follows one watched chat in this process: it folds each entry, encodes each event once, and sends the bytes
-to all subscribers.
+"""A relay follows one watched chat in this process. The relay folds each entry, encodes each event once, and sends the
+bytes to all subscribers.
 
-The relay subscribes to the log's channel before it loads the log, so that it misses no entry; entries that it already
-has are dropped by their id (`log_tail.py`). A gap, a rebuilt channel or a failed position check makes the relay read
-the log again (DESIGN §5, DISPATCH §6). If the new log continues the relay's state, readers get the missing events;
-otherwise they get a snapshot.
+The relay subscribes to the log's channel before it loads the log, so that it misses no entry. Entries that the relay
+already has are recognised by their id and dropped (`log_tail.py`). After a gap, a rebuilt channel or a failed position
+check, the relay reads the log again (DESIGN §5, DISPATCH §6). If the log continues the relay's state, readers get the
+missing events. Otherwise readers get a snapshot.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ NEWER_VERSION = "a newer version of this server wrote this chat; ask another pro
 STORE_PAUSE_SECONDS = 0.5
 
 AT_ONCE_READERS = 16
-"""Maximum subscribers that are served without waking a task. With more subscribers, waking a task costs little beside
-the writes. Writing to this number of subscribers delays the task that delivers log messages by a fifth of a millisecond
-at most."""
+"""The maximum number of subscribers that are served without waking a task. With more subscribers, waking a task costs
+little compared with the writes. Writing to this number of subscribers delays the task that delivers log messages by at
+most a fifth of a millisecond."""
 
 LOADS_AT_ONCE = 8
-"""Concurrent loads of all relays of a process: enough to keep the store busy, few enough that reconnects after a
-restart do not read thousands of chats into memory at the same time."""
+"""The maximum number of concurrent loads of all relays of a process. This number is large enough to keep the store
+busy. It is small enough that reconnects after a restart do not read thousands of chats into memory at the same time."""
 
 OWNER_SECONDS = 1.0
 """Seconds for which `Relay.owner_lately` is valid. When many readers reconnect, one read of the chat's owner a second
@@ -58,8 +58,8 @@ serves all of them; each read takes a quarter of the CPU of a join (`bench.join`
 that another process has deleted the chat, the chat can still be joined for this time."""
 
 LOAD_SECONDS = 10.0
-"""Seconds after which a load, queueing included, counts as an unanswered request and is repeated. A resuming reader
-also waits this long for missed frames, and then begins with a snapshot."""
+"""Seconds after which a load, including its time in the queue, counts as an unanswered request and is repeated. A
+resuming reader also waits at most this long for missed frames, and then begins with a snapshot."""
 
 
 class RelayStore(Index, Log, Protocol):
@@ -67,8 +67,8 @@ class RelayStore(Index, Log, Protocol):
 
 
 class Relay:
-    """Follows `chat_id` until it is closed (`shared.py`). `ready` is set once the state is loaded, or
-    when `trouble` has the reason why it cannot be loaded."""
+    """Follows `chat_id` until it is closed (`shared.py`). `ready` is set when the state has been loaded, or when the
+    state cannot be loaded and `trouble` has the reason."""
 
     def __init__(
         self,
@@ -79,15 +79,15 @@ class Relay:
         *,
         stored_as: str = "",
     ) -> None:
-        """`loads` limits how many relays load at once. `stored_as` is the id that the store is asked for, if it is not
-        `chat_id`: readers of a hidden chat watch an id that no chat can have."""
+        """`loads` limits how many relays load at once. `stored_as` is the id under which the relay reads from the
+        store, if it is not `chat_id`. A relay for readers of a hidden chat reads an id that no chat can have."""
         self.chat_id = chat_id
         self.stored_as = stored_as or chat_id
         self.ready = LeanEvent()
         self.trouble: EndReason | None = None
         self.subscribers: dict[Subscriber, None] = {}  # in the order of joining, which is their order in memory
         self.hidden: dict[Subscriber, None] = {}
-        """Readers to whom another principal's chat is shown as an unknown one."""
+        """Readers that see an unknown chat, because the chat of this id belongs to another principal."""
         self.changed_at = time.monotonic()
         self.checked_at = time.monotonic()
         self.found_at = -math.inf
@@ -103,7 +103,7 @@ class Relay:
         self._frames = RecentFrames(chat_id, store, self._loads, lambda: self._state)
         self._snapshot: tuple[bytes, int] | None = None
         self._wrong: Exception | None = None  # the error of `_take_at_once`
-        self._lock = asyncio.Lock()  # one fold or load at a time: an older load must never follow a newer entry
+        self._lock = asyncio.Lock()  # one fold or load at a time: an older load must never replace a newer entry
 
     @property
     def head(self) -> str:
@@ -120,8 +120,9 @@ class Relay:
         return self._owner if seen_at > max(since, time.monotonic() - OWNER_SECONDS) else None
 
     async def run(self) -> bool:
-        """Follow the chat, until no message is left or the chat cannot be shown. Errors of the store pause the relay,
-        which then loads again. With many readers the task remains, since `_take_at_once` leaves every entry to it."""
+        """Handle the log messages of the chat. Returns True when no message is left, and False when the chat cannot be
+        shown. An error of the store pauses the relay, which then loads the log again. With more than AT_ONCE_READERS
+        readers this method continues to wait for messages, because `_take_at_once` then delivers no entries."""
         while True:
             try:
                 log_messages = self._messages or await self._open()
@@ -171,20 +172,20 @@ class Relay:
         for subscriber in list(self.subscribers):
             subscriber.end(reason)
         self.subscribers.clear()
-        for subscriber in list(self.hidden):  # in a relay of an existing chat, `reason` would tell that it exists
+        for subscriber in list(self.hidden):  # `reason` would reveal that a chat of this id exists
             subscriber.end(reason if self._is_nothing else "own_now")
         self.hidden.clear()
 
     def snapshot(self) -> tuple[bytes, int]:
-        """Return the block of a snapshot of the present state, and its position. The block is made once per state and
-        shared by all readers."""
+        """Return the block of a snapshot of the present state, and the position of this state. The block is made once
+        per state and shared by all readers."""
         if self._snapshot is None:
             self._snapshot = _snapshot_block(self._state)
         return self._snapshot
 
     async def join(self, subscriber: Subscriber, stream_position: Position | None) -> None:
-        """Begin to serve a subscriber: with the frames after `stream_position` when all of them are still available,
-        otherwise with a snapshot."""
+        """Begin to serve a subscriber. The subscriber gets the frames after `stream_position` if all of them are still
+        available, and otherwise a snapshot."""
         missed: Sequence[Frame] | None = None
         if stream_position is not None:
             with anyio.move_on_after(LOAD_SECONDS):  # concurrent resuming readers share one read of the log
@@ -207,8 +208,8 @@ class Relay:
         self.hidden.pop(subscriber, None)
 
     async def reload_from(self, head: str) -> None:
-        """Read the log again, because the store's head was found to differ from `head`. A relay whose head is no longer
-        `head` does nothing."""
+        """Read the log again, because a position check found that the store's head differs from `head`. Does nothing if
+        the relay's head is no longer `head`."""
         async with self._lock:
             if self._state.head == head:
                 try:
@@ -217,8 +218,8 @@ class Relay:
                     self._fail(trouble)
 
     def _fail(self, trouble: Exception) -> None:
-        """End all readers because this process cannot show the log. During a deploy they are told to reconnect, since
-        another process may have the version that wrote the log."""
+        """End the streams of all readers, because this process cannot show the log. During a deploy the readers
+        reconnect, because another process may have the version that wrote the log."""
         self.trouble = "newer_version" if isinstance(trouble, NewerVersion) else "unfoldable"
         if self.trouble == "newer_version":
             _log.warning("relay.newer_version", chat_id=self.chat_id, error=str(trouble))
@@ -228,10 +229,10 @@ class Relay:
         self.end_all(self.trouble)
 
     def _take_at_once(self, log_message: LogMessage) -> bool:
-        """Deliver the entry in `log_message` if it is the next one and there are few readers: then no task has to be
-        woken. A message about the last entry is dropped. Returns False for any other message, which `run` handles."""
+        """Deliver the entry in `log_message` without waking a task, if it is the next entry and there are few readers.
+        A message about the latest entry is dropped. Returns False for any other message, which `run` then handles."""
         if log_message.head == self._state.head and log_message.head:
-            return True  # the worker in this process has passed the same entry on before it was published
+            return True  # the worker in this process delivered the same entry before publishing it
         entry = carried_entry(self._state.head, log_message)
         if (
             entry is None
@@ -260,7 +261,7 @@ class Relay:
                 for subscriber in list(self.subscribers):
                     subscriber.end("not_found")
                 self.subscribers.clear()
-            elif missed.reason == "deleted":  # before this relay has seen an entry of the chat
+            elif missed.reason == "deleted":  # this relay has not yet seen an entry of the chat
                 await self._know_owner()
             await self._load(missed.reason)
         else:
@@ -269,8 +270,9 @@ class Relay:
                 self._show(entry)
 
     async def _load(self, reason: str) -> None:
-        """Read the entries of the log after this relay's head. Readers continue with these entries; when the head is
-        gone or more than a page behind, the chat is loaded again and readers get a snapshot."""
+        """Read the entries of the log after this relay's head. Readers continue with these entries. If the log no
+        longer contains the head, or has more than one page after it, the chat is loaded again and readers get a
+        snapshot."""
         try:
             with anyio.fail_after(LOAD_SECONDS):
                 async with self._loads:
@@ -288,8 +290,8 @@ class Relay:
         elif found.head != self._state.head:
             async with self._loads:
                 state, _ = await fold_whole(self._store, self.chat_id, found, with_facts=False)
-            # The owner is read before the state changes: if the store fails here, the next load must again find that
-            # readers need frames.
+            # The owner is read before the state changes. If the store fails here, the next load must find again that
+            # readers need a snapshot.
             self._owner = None  # another user may have created a chat of this id meanwhile
             await self._know_owner()
             self._state = state
@@ -311,12 +313,12 @@ class Relay:
         if BranchSelected in map(type, events):
             self._begin_history("branch_selected")
             return
-        if len(events) == 1:  # in nearly all cases: the text between the array's brackets
+        if len(events) == 1:  # in nearly all cases: the event is the text between the brackets
             frames = [Frame(self.chat_id, entry.events[1:-1], entry.entry_id.epoch, entry.position)]
         else:
             frames = frames_of(self.chat_id, entry)
         self._frames.keep(frames, len(entry.events) // len(frames))
-        blocks: dict[int, bytes] = {}  # by base: readers of one base share the bytes of all frames
+        blocks: dict[int, bytes] = {}  # by base: readers with the same base share the bytes of all frames
         for subscriber in list(self.subscribers):
             if subscriber.is_one_of_many:
                 subscriber.write_frames(frames)
@@ -339,8 +341,9 @@ class Relay:
             subscriber.resync(reason)
 
     async def _know_owner(self) -> None:
-        """Read the chat's owner, if it is not known. A reader that watched an id before the chat existed must not see
-        another owner's chat, nor notice that the chat exists."""
+        """Read the chat's owner, if the owner is not known yet. A reader may have watched an id before another
+        principal created a chat with this id. Such a reader must not see the chat, and must not notice that the chat
+        exists."""
         if self._owner is not None:
             return
         meta = await self._store.meta(self.stored_as)
@@ -350,7 +353,7 @@ class Relay:
         for subscriber in list(self.subscribers):
             if subscriber.principal_id != meta.owner:
                 self._hide(subscriber)
-                if self._state.head:  # the reader's own chat of this id has expired, as if nobody had it now
+                if self._state.head:  # the reader's own chat has expired, so the reader sees an unknown chat
                     subscriber.start_with_snapshot()
             elif meta.deleted:
                 subscriber.end("not_found")
@@ -358,11 +361,11 @@ class Relay:
 
     @property
     def _is_nothing(self) -> bool:
-        """Whether this relay follows an id that no chat can have."""
+        """True if this relay follows an id that no chat can have."""
         return self.stored_as != self.chat_id
 
     def _hide(self, subscriber: Subscriber) -> None:
-        """Show the reader an unknown chat from now on; it gets no more frames of this one."""
+        """Show the reader an unknown chat from now on. The reader gets no more frames of the present chat."""
         self.subscribers.pop(subscriber, None)
         self.hidden[subscriber] = None
         subscriber.hide(_Nothing(self.chat_id))
@@ -383,6 +386,6 @@ class _Nothing:
 
 
 def _snapshot_block(state: OwnerState) -> tuple[bytes, int]:
-    """Return the block of a snapshot, and its position."""
+    """Return the block of a snapshot of `state`, and the position of `state`."""
     block = snapshot_frame(state.chat_id, encode(snapshot_of(state)), state.epoch, state.position)
     return block, state.position

@@ -1,4 +1,5 @@
-"""Keeps one follower per key for all its users: the first user starts the follower, and the last one stops it.
+"""Keeps one follower for each key, which all users of the key share. The first user starts the follower, and the last
+user stops it.
 
 `hub.py` shares relays by chat, and `feeds.py` shares feeds by owner. An error of one follower ends the streams of its
 own users and affects no other follower.
@@ -22,17 +23,17 @@ OPEN_SECONDS = 5.0
 
 
 class _Follower(Protocol):
-    """A relay or a feed. `ready` is set once the follower can serve users, or when `trouble` has the reason why it
-    cannot serve them. The follower calls `wake` when a message waits for it, and `run` then runs in a task again: an
-    idle follower keeps no task, which would take 4 kB (`bench.memory`)."""
+    """A relay or a feed. `ready` is set when the follower can serve users, or when the follower cannot serve users and
+    `trouble` has the reason. The follower calls `wake` when a message has arrived, and `run` then runs in a task again.
+    An idle follower has no task, because a task takes 4 kB (`bench.memory`)."""
 
     ready: LeanEvent
     trouble: EndReason | None
     wake: Callable[[], None]
 
     async def run(self) -> bool:
-        """Subscribe if that is not done, and handle the messages. Returns True when no message is left to handle, and
-        False when this follower cannot continue."""
+        """Subscribe if there is no subscription yet, and handle the messages. Returns True when no message is left to
+        handle, and False when this follower cannot continue."""
 
     async def close(self) -> None:
         """End the subscription. Safe to repeat."""
@@ -51,7 +52,7 @@ _F = TypeVar("_F", bound=_Follower)
 
 
 class _Open(Generic[_F]):
-    """A follower, the number of its users, and the cancel scope of its task while it has one."""
+    """A follower, the number of its users, and the cancel scope of its task while the task runs."""
 
     __slots__ = ("_followers", "follower", "is_stopped", "key", "scope", "users")
 
@@ -65,14 +66,14 @@ class _Open(Generic[_F]):
         follower.wake = self.wake
 
     def wake(self) -> None:
-        """Run the follower in a task, unless it runs already."""
+        """Run the follower in a task, unless the follower runs already."""
         tasks = self._followers.tasks
         if self.scope is None and tasks is not None and not self.is_stopped:
             self.scope = anyio.CancelScope()
             tasks.start_soon(self._run, self.scope)
 
     def stop(self) -> None:
-        """Let the next user of the key start a new follower, and end this one."""
+        """End this follower. The next user of the key starts a new follower."""
         self.is_stopped = True
         self._followers.forget(self)
         if self.scope is not None:
@@ -87,7 +88,8 @@ class _Open(Generic[_F]):
             with scope:
                 is_idle = await follower.run()
             if is_idle and not self.is_stopped:
-                self.scope = None  # in the step in which `run` found nothing more, so that no message is missed
+                # No await may separate this line from the last check in `run`, so that no message is missed.
+                self.scope = None
                 return
         except Exception:  # the boundary of a follower: its error must not end other streams
             follower.log_crash()
@@ -103,8 +105,8 @@ class _Open(Generic[_F]):
 
 
 class Followers(Generic[_F]):
-    """The followers that have users, by key. They run as tasks of `tasks`; while `tasks` is None, no follower
-    starts."""
+    """Keeps the followers that have users, by key. The followers run as tasks of the task group `tasks`. While `tasks`
+    is None, no follower starts."""
 
     def __init__(self, make: Callable[[str], _F]) -> None:
         """`make` returns a new follower for a key."""
@@ -144,13 +146,13 @@ class Followers(Generic[_F]):
         return here
 
     def forget(self, here: _Open[_F]) -> None:
-        """Let the next user of the key start a new follower."""
+        """Remove a follower. The next user of its key starts a new follower."""
         if self.open.get(here.key) is here:
             del self.open[here.key]
 
 
 class _Use(Generic[_F]):
-    """One user of a follower. This is a class and not a generator, because each open stream keeps one, and a
+    """One user of a follower. This is a class and not a generator, because each open stream has such an object, and a
     generator would take half a kilobyte more (`bench.memory`)."""
 
     __slots__ = ("_followers", "_here", "_key")

@@ -1,9 +1,10 @@
-"""One chat on one stream: remembers which snapshot the reader has, and makes the blocks of this chat.
+"""A subscriber is one chat on one stream. The subscriber remembers which snapshot the reader has, and makes the blocks
+of this chat.
 
-A relay passes frames to the subscriber; the `ReaderConnection`, which all chats of the stream share, writes the bytes.
-On a stream of one chat, all readers of one base share whole blocks, id included (DESIGN §5). On a stream of many chats,
-readers share the data line, and each block ends with the stream's own id, which has the reader's positions in all chats
-(PROTOCOL §4).
+A relay passes frames to the subscriber. The `ReaderConnection`, which all chats of the stream share, writes the bytes.
+On a stream of one chat, all readers with the same base share whole blocks, including the id (DESIGN §5). On a stream of
+many chats, readers share the data line, and each block ends with the stream's own id, which has the reader's positions
+in all chats (PROTOCOL §4).
 """
 
 from collections.abc import Sequence
@@ -69,7 +70,7 @@ class Subscriber:
         self._source = nothing
 
     def start_at(self, stream_position: Position, missed: Sequence[Frame]) -> None:
-        """Resume where this reader stopped: `missed` are the frames after its position."""
+        """Resume at the position where this reader stopped. `missed` are the frames after this position."""
         self.base = stream_position.base
         self.connection.greet()
         if self.is_one_of_many:
@@ -84,12 +85,12 @@ class Subscriber:
         self.start_with_snapshot()
 
     def write(self, data: bytes) -> None:
-        """Write encoded blocks of the log. Never waits."""
+        """Write encoded blocks of the log without waiting."""
         if not self.needs_snapshot:
             self.connection.write(data, self)
 
     def write_frames(self, frames: Sequence[Frame]) -> None:
-        """Write frames on a stream of many chats: each block gets the stream's own id."""
+        """Write frames on a stream of many chats. Each block gets the stream's own id."""
         if self.needs_snapshot or not frames:
             return
         pieces: list[bytes] = []
@@ -99,8 +100,8 @@ class Subscriber:
         self.connection.write(b"".join(pieces), self)
 
     def take_snapshot(self) -> tuple[bytes, int, bytes]:
-        """Return a snapshot of the present state: a buffer, the number of bytes to write from the buffer, and bytes to
-        write after those."""
+        """Return a snapshot of the present state as three values: a buffer, the number of bytes to write from the
+        buffer, and the bytes to write afterwards."""
         data, self.base = self._source.snapshot()
         self.needs_snapshot = False
         if not self.is_one_of_many:
@@ -111,12 +112,12 @@ class Subscriber:
         return data, end, self.connection.id_line()
 
     def end(self, reason: EndReason) -> None:
-        """End the stream; on a stream of many chats, end only this chat if the chat no longer exists."""
+        """End the stream. On a stream of many chats, end only this chat if `reason` concerns only this chat."""
         if not self.is_one_of_many or reason in _OF_THE_STREAM:
             self.connection.end(reason)
         elif not self.left.is_set():
             self.leave()
-            told = "unavailable" if reason in ("newer_version", "own_now") else reason  # the client may add it again
+            told = "unavailable" if reason in ("newer_version", "own_now") else reason  # clients may add the chat again
             self.connection.write(frame_of(self.chat_id, ChatRemoved(told)))
 
     def leave(self) -> None:

@@ -1,8 +1,8 @@
 """Copies blobs between two chats of one owner, for a branch (PROTOCOL §10).
 
-The chats may lie in different slots, so this process reads and writes the bytes, one blob at a time. A copy expires
-after a day unless an entry refers to it, so the caller copies first and appends afterwards.
-`threadcast_protocol.wire.blobs.move_to` rewrites the references in the copied messages.
+The chats may have different slots of a Cluster, so no script can copy their blobs. This process reads and writes the
+blobs one at a time. A copy expires after a day unless an entry refers to it, so the caller copies first and appends
+afterwards. `threadcast_protocol.wire.blobs.move_to` rewrites the references in the copied messages.
 """
 
 from collections.abc import Iterable
@@ -23,8 +23,9 @@ _log = structlog.get_logger()
 async def copy_way(store: Blobs, source: OwnerState, up_to_message_id: str, target: str, owner: str) -> None:
     """Copy the blobs that the messages from the root of `source` to `up_to_message_id` refer to.
 
-    A blob that no longer exists, or for which `target` has no room, is not copied: its reference then refers to a
-    missing blob, and a model reads a note in place of the blob. Raises Unavailable; safe to repeat.
+    A blob is not copied if it no longer exists, or if `target` has no room for the blob. The reference to this blob
+    remains in the copied message, and a model reads a note in place of the blob. Raises Unavailable; the call is safe
+    to repeat.
     """
     way = [source.nodes[key] for key in way_to(source.nodes, up_to_message_id)]
     hashes = blob_hashes(encode(way))
@@ -36,8 +37,8 @@ async def copy_way(store: Blobs, source: OwnerState, up_to_message_id: str, targ
 
 
 async def copy_blobs(store: Blobs, source: str, target: str, owner: str, hashes: Iterable[str]) -> list[str]:
-    """Copy the blobs and return the hashes that `target` now holds, without those that no longer exist, belong to
-    another owner, or exceed the limit.
+    """Copy the blobs, and return the hashes of the blobs that `target` has now. Blobs that no longer exist, belong to
+    another owner, are read only by the server (PRIVATE_MIME), or exceed the limit are not copied.
 
     Raises:
         Unavailable: the store does not answer; the call is safe to repeat.

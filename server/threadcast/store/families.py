@@ -1,9 +1,10 @@
 """Deletes a chat and, at any depth, the chats that its tools created (PROTOCOL §1).
 
-A chat and its children lie in different slots, so no atomic step deletes them all. The children are listed under the
-chat (`ports.list_owner_of`); a child is in that list from its first entry on, and checks after that entry whether its
-parent exists (`actor/orphans.py`). The children in the list are deleted again after the parent is deleted: if a delete
-and the creation of a child overlap, either the delete finds the child, or the child finds that its parent is deleted.
+A chat and its children may have different slots, so they cannot be deleted in one atomic step. The children are listed
+under the chat (`ports.list_owner_of`). A child is in this list from its first entry on. After that entry, the owner of
+the child checks whether the parent still exists (`actor/orphans.py`). After the parent is deleted, the list is read
+again, and the children in it are deleted. So if a delete and the creation of a child overlap, either the delete finds
+the child, or the child's owner finds that the parent is deleted.
 """
 
 import secrets
@@ -17,8 +18,8 @@ PAGE_MAX = 200
 
 
 async def delete_family(store: Index, chat_id: str, owner: str) -> bool:
-    """Delete the children, then the chat: after an interruption, the next attempt finds the chat and its remaining
-    children. Returns False when the chat is unknown or belongs to another user. Raises Unavailable."""
+    """Delete the children, then the chat. In this order, an attempt after an interruption still finds the chat and its
+    remaining children. Returns False when the chat is unknown or belongs to another user. Raises Unavailable."""
     await delete_children(store, chat_id, owner)
     is_gone = await store.delete(chat_id, owner, secrets.token_hex(8))
     await delete_children(store, chat_id, owner)

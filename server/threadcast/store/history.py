@@ -1,7 +1,8 @@
 """Returns an earlier state of a chat, by folding its history or its log up to a position.
 
-`api/chats.py` calls it. A state is always folded from a complete start, which is the beginning of the log, the
-checkpoint, or the beginning of a segment of the history; otherwise the call fails.
+`api/chats.py` calls `state_at`. The fold always begins with a complete state: the empty state at the beginning of the
+log, the checkpoint, or the state at the beginning of a segment of the history. The call fails if none of these states
+is available.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ __all__ = ["NoLongerHeld", "fold_until", "state_at"]
 
 
 class NoLongerHeld(Exception):
-    """The store does not hold the requested position. `first` is the next position that it holds."""
+    """The store no longer has the state at the requested position. `first` is the next position whose state is
+    available."""
 
     def __init__(self, first: int) -> None:
         super().__init__(first)
@@ -30,8 +32,8 @@ class NoLongerHeld(Exception):
 
 
 async def state_at(store: Log, chat_id: str, position: int) -> OwnerState:
-    """Return the chat's state after its event at `position` (0: before the first event); for a later position, the
-    present state.
+    """Return the chat's state after its event at `position` (0: before the first event). `position` must not be later
+    than the present state.
 
     Raises:
         NoLongerHeld: the log was trimmed after `position`, and the history does not contain it.
@@ -60,15 +62,16 @@ async def state_at(store: Log, chat_id: str, position: int) -> OwnerState:
             page = await store.read_log(chat_id, after=page[-1].entry_id)
             is_last = not page
             if (page and page[0].before != state.head) or (is_last and state.position < position):
-                break  # trimmed in between
+                break  # the log was trimmed between two reads
         else:
             return fold_until(state, page, position)
     raise Unavailable("the log of this chat is trimmed faster than it can be read; try again")
 
 
 async def _from_history(store: Log, chat_id: str, position: int, checkpoint_at: int) -> tuple[OwnerState | None, int]:
-    """Return the state at `position`, or at the end of a segment that ends before it; None if no segment begins at or
-    before `position`. Also return the position of the next segment, or of the checkpoint if no segment follows."""
+    """Return a state from the history, and a position. The state is that at `position`, or at the end of a segment that
+    ends before `position`; None if no segment begins at or before `position`. The returned position is the beginning of
+    the next segment, or the position of the checkpoint if no segment follows."""
     segments: list[list[Part]] = []
     for stored in await store.read_history(chat_id):
         part = decode_part(stored)

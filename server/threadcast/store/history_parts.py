@@ -1,14 +1,14 @@
-"""Encodes the older events of a chat in compressed parts, and folds them again. It is pure.
+"""Encodes the older events of a chat in compressed parts, and folds these parts into states. All functions are pure.
 
-When a chat comes to rest, its checkpoint replaces its entries, and the entries' events are added to the history, which
-shows the chat as it was at any position (`history.py`). The history keeps no facts, acks or digests, because no owner
-continues from an earlier state. It is a list of *parts*; each holds some hundred events. A *segment* is a sequence of
-parts that begins with the state before its first event, so that the oldest segments of a history can be deleted, and a
-history can continue after events that were trimmed from the log.
+When a chat comes to rest, its checkpoint replaces its entries, and the events of these entries are added to the
+history. `history.py` uses the history to return the chat's state at any position. The history has no facts, acks or
+digests, because no owner continues from an earlier state. The history is a list of *parts*; each part has some hundred
+events. A *segment* is a sequence of parts that begins with the state before its first event. So the oldest segments can
+be deleted, and a new segment can begin after events that were trimmed from the log.
 
-A stored part is a line `<number> <first> <version> <segment bytes> <head>`, then packed lines (`packing.py`). Part 0
-of a segment begins with a line for the state before it, which is empty for a new chat. A line
-`<epoch> <f or -> <events>` follows for each life of the log, with `f` where the fence of a new owner begins it.
+A stored part has a line `<number> <first> <version> <segment bytes> <head>`, followed by packed lines (`packing.py`).
+The first packed line of part 0 is the state before the segment; the line is empty for a new chat. Each epoch in the
+part has a line `<epoch> <f or -> <events>`, with `f` if the fence of a new owner begins the epoch in this part.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,9 +37,9 @@ __all__ = [
 ]
 
 PART_BYTES = 192_000
-"""The bytes after which a part is complete. A smaller part is written anew at each rest, which takes 0.6 ms for 143 kB.
-143 kB are the events of 50 short exchanges; in parts of 32, 64 and 128 kB they take 9.8, 7.8 and 6.7 kB, and in a
-single part 5.6 kB."""
+"""The bytes after which a part is complete. A smaller part is written again, with the new events, each time the chat
+comes to rest. This takes 0.6 ms for a part of 143 kB, which are the events of 50 short exchanges. Packed in parts of
+32, 64 and 128 kB, these events take 9.8, 7.8 and 6.7 kB; in a single part they take 5.6 kB."""
 
 STATE_MAX_BYTES = 1_000_000
 """Maximum bytes of the state with which a segment begins, because the history must stay small compared with the
@@ -48,8 +48,8 @@ checkpoint."""
 
 class Part(msgspec.Struct, frozen=True):
     """Consecutive events. `number` counts the parts of a segment; `first` is the position before the first event;
-    `version` is the largest format version in it; `segment_bytes` is the uncompressed size of the segment up to the end
-    of this part; `head` is the head string after the last entry; `packed` has the lines."""
+    `version` is the largest format version in the part; `segment_bytes` is the uncompressed size of the segment up to
+    the end of this part; `head` is the head string after the last entry; `packed` is the packed form of the lines."""
 
     number: int
     first: int
@@ -65,14 +65,14 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
-        """The uncompressed size. Raises Gap when the bytes are not a part."""
+        """The uncompressed size in bytes. Raises Gap when the bytes are not a part."""
         try:
             return Packed.size_of(self.packed)
         except ValueError as wrong:
             raise Gap(f"a stored part of the history cannot be read: {wrong}") from None
 
     def content(self) -> Packed:
-        """Raises Gap when the bytes are not a part."""
+        """Return the decoded lines. Raises Gap when the bytes are not a part."""
         try:
             return Packed.decode(self.packed)
         except (ValueError, MemoryError) as wrong:
@@ -80,8 +80,8 @@ class Part(msgspec.Struct, frozen=True):
 
 
 def first_part(before: OwnerState | None, entries: Sequence[RawEntry]) -> Part | None:
-    """Return the first part of a segment; None if the state `before` the entries is too large. `before` is None for the
-    state of a new chat."""
+    """Return the first part of a segment. `before` is the state before the entries, or None for a new chat. Returns
+    None if the encoded state is larger than STATE_MAX_BYTES."""
     base = b"" if before is None else encode_state(replace(before, private=Private()))
     if len(base) > STATE_MAX_BYTES:
         return None
@@ -143,13 +143,14 @@ def _line(epoch: int, begins: bool, events: list[bytes]) -> bytes:
 
 
 def encode_part(part: Part) -> bytes:
-    """Return the stored form."""
+    """Return the stored form of the part."""
     line = f"{part.number} {part.first} {part.version} {part.segment_bytes} {part.head}\n"
     return line.encode() + part.packed
 
 
 def decode_part(stored: bytes) -> Part:
-    """Raises Gap when the bytes are not a part, NewerVersion when a newer version of the product wrote it."""
+    """Return the part of a stored form. Raises Gap when the bytes are not a part, NewerVersion when a newer version of
+    the product wrote the part."""
     line, _, packed = stored.partition(b"\n")
     try:
         number, first, version, size, head = line.decode("ascii").split(" ", 4)
@@ -163,9 +164,9 @@ def decode_part(stored: bytes) -> Part:
 
 
 def fold_part(chat_id: str, state: OwnerState | None, part: Part, position: int) -> OwnerState:
-    """Return the state at `position`, or at the end of the part if that is earlier. `state` is the state before the
-    part; None for the first part of a segment, because that part contains the state. Raises Gap when the part and the
-    state do not fit together."""
+    """Return the state at `position`, or at the end of the part if the part ends before `position`. `state` is the
+    state before the part, or None for the first part of a segment, which contains this state. Raises Gap when the part
+    and the state do not fit together."""
     content = part.content()
     try:
         lines = content.text().split(b"\n")[:-1]
@@ -187,7 +188,7 @@ def fold_part(chat_id: str, state: OwnerState | None, part: Part, position: int)
 
 
 def _fold_life(state: OwnerState, epoch: int, begins: bool, raw: bytes, position: int) -> OwnerState:
-    """Fold the events of one life up to `position`. A fence at `position` is included."""
+    """Fold the events of one line up to `position`. A fence at `position` is included."""
     lives = (*state.lives, (epoch, state.position + 1))[-LIVES_KEPT:] if begins else state.lives
     events = decode_events(raw)
     if state.position + len(events) <= position:

@@ -1,8 +1,8 @@
-"""Folds the result of `Log.load` into a state: the checkpoint, then each entry, checked against its predecessor
-(DISPATCH §5). Actors also fold the private facts; relays never do.
+"""Folds the result of `Log.load` into a state. The fold begins with the checkpoint and checks that each entry follows
+its predecessor (DISPATCH §5). Actors also fold the private facts; relays never do.
 
-The log of a large chat is read in pages (`LOG_PAGE_BYTES`). Between two pages its owner may trim entries that are still
-to be read; the reading then starts again with the newer checkpoint.
+The log of a large chat is read in pages (`LOG_PAGE_BYTES`). Between two pages, the chat's owner may trim entries that
+are not read yet. The log is then read again from the newer checkpoint.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,11 +41,12 @@ THREAD_MIN_BYTES = 1_000_000
 """A page with more bytes is folded in a thread; folding a page of this size takes some 10 ms of the event loop."""
 
 READS_MAX = 5
-"""Maximum number of times that reading a log starts from the beginning. An owner trims the log only with a checkpoint,
-and a checkpoint is due when the log has doubled."""
+"""Maximum number of times that a log is read from the beginning. Few are needed, because an owner trims the log only
+with a checkpoint, and a checkpoint is due when the log has doubled."""
 
 PAGE_TRIES, PAGE_PAUSE_SECONDS = 3, 0.25
-"""Maximum attempts to read one page: a lost reply must not discard the pages that were read before."""
+"""Maximum attempts to read one page, and the pause between them. A lost reply must not discard the pages that were read
+before."""
 
 
 class NewerVersion(Exception):
@@ -53,8 +54,8 @@ class NewerVersion(Exception):
 
 
 class Extent(NamedTuple):
-    """The size of a log: (id, position, bytes of the state) of the checkpoint, None without a checkpoint, and (id,
-    position, bytes) of each entry after it."""
+    """The size of a log. `checkpoint` is the (id, position, bytes of the state) of the checkpoint, or None without a
+    checkpoint. `entries` has the (id, position, bytes) of each entry after the checkpoint."""
 
     checkpoint: tuple[EntryId, int, int] | None
     entries: list[tuple[EntryId, int, int]]
@@ -80,7 +81,7 @@ async def load_folded(store: Log, chat_id: str, *, with_facts: bool) -> Folded:
 
 
 async def fold_whole(store: Log, chat_id: str, loaded: Loaded, *, with_facts: bool) -> Folded:
-    """Return the state at `loaded.head`, after reading the pages after `loaded`. If the reading had to start again, the
+    """Read the pages that follow `loaded`, and return the state at `loaded.head`. If the log had to be read again, the
     returned state may be that of a later head.
 
     Raises:
@@ -103,7 +104,7 @@ async def fold_whole(store: Log, chat_id: str, loaded: Loaded, *, with_facts: bo
             state = await in_thread_if(size, _fold_page, state, page, with_facts)
         else:
             return Folded(state, extent)
-        # A trim replaces the checkpoint, too. The same gap after the same checkpoint means that an entry is missing.
+        # A trim also replaces the checkpoint. So the same gap after the same checkpoint means that an entry is missing.
         seen_at = (loaded.checkpoint[0] if loaded.checkpoint is not None else "", state.head)
         if seen_at == broken:
             raise Gap(f"the log of {chat_id} has no entry after {state.head!r}")
@@ -130,7 +131,7 @@ def _size_of(loaded: Loaded) -> int:
 
 
 async def in_thread_if(size_bytes: int, fold: Callable[[Unpack[_Args]], OwnerState], *args: *_Args) -> OwnerState:
-    """Call `fold(*args)` and return its state; above THREAD_MIN_BYTES the call runs in a thread."""
+    """Call `fold(*args)` and return its state. If `size_bytes` is above THREAD_MIN_BYTES, the call runs in a thread."""
     return await anyio.to_thread.run_sync(fold, *args) if size_bytes > THREAD_MIN_BYTES else fold(*args)
 
 

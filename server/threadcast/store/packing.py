@@ -1,11 +1,12 @@
-"""Packs JSON of a chat tightly: ids and numbers are taken out of the text before it is compressed. It is pure.
+"""Packs the JSON of a chat tightly, by removing ids and numbers from the text before the text is compressed. All
+functions are pure.
 
-The events and traces of a chat repeat the same few shapes, in which only texts, ids, times and counts differ. Half of a
-general compressor's output is for ids, which are random and written in hexadecimal digits, and for references to ids of
-earlier lines. So each token (an id or a number) becomes one byte of the *skeleton*. The byte says that the next new
-token of the list stands here, or which of the newest tokens is repeated here. The skeletons of two exchanges of a chat
-are then nearly the same. 50 short exchanges of a chat (143 kB of events) take 5.6 kB; their JSON, compressed at the
-same level, takes 9.9 kB.
+The events and traces of a chat repeat the same few shapes, in which only texts, ids, times and counts differ. A general
+compressor spends half of its output on ids, which are random hexadecimal digits, and on references to ids of earlier
+lines. So this module replaces each token (an id or a number) in the text by one byte; the result is the *skeleton*. The
+byte means either that the next token of the list of new tokens belongs here, or that a certain recent token is repeated
+here. The skeletons of two exchanges of a chat are then nearly the same. 50 short exchanges of a chat (143 kB of events)
+take 5.6 kB. Their JSON, compressed at the same level, takes 9.9 kB.
 
 Text can be added to a packed text without unpacking it: adding an exchange to these 50 takes 0.2 ms, and `encode` takes
 0.4 ms.
@@ -29,7 +30,7 @@ _ID_BYTES = {1: 10, 2: 16, 3: 16}
 _NUMBER = 4
 _MARKS = bytes([*range(1, 10), *range(11, 32)])
 """Control characters that are not line ends; JSON contains them only as escapes (RFC 8259 §7). The bytes 1 to 4 mark a
-new token; the others tell how many tokens ago the repeated token was new."""
+new token. Each other byte repeats a token, and gives the number of new tokens to count back to it."""
 _BACK = _MARKS[4:]
 
 _token = re.compile(
@@ -39,20 +40,20 @@ _mark = re.compile(rb"([\x01-\x09\x0b-\x1f])")
 _new_mark = re.compile(rb"[\x01-\x04]")
 
 _TIME_DIGITS = 13
-"""A number with this many digits is a time in ms (until the year 2286), and is written as the difference from the
-previous time."""
+"""A number with this many digits is taken for a time in ms (until the year 2286), and is stored as the difference from
+the previous time."""
 
 TAIL_BYTES = 8_000
-"""The bytes at the end of the skeleton in which the newest tokens are searched first, since a search of the whole
+"""The bytes at the end of the skeleton that are searched first for the newest tokens, because a search of the whole
 skeleton takes 0.3 ms."""
 
 PLAIN_ABOVE_BYTES = 128_000
-"""A larger text is packed without replacing its tokens, because finding them would take the event loop more than 4
-ms."""
+"""A larger text is packed without replacing its tokens, because the search for tokens would block the event loop for
+more than 4 ms."""
 
 
 class Packed(msgspec.Struct, frozen=True):
-    """A packed text. `size_bytes` is the size of the text."""
+    """A packed text. `size_bytes` is the size of the unpacked text."""
 
     size_bytes: int = 0
     skeleton: bytes = b""
@@ -63,8 +64,8 @@ class Packed(msgspec.Struct, frozen=True):
     """The last time in the text; 0 for none."""
 
     def plus(self, text: bytes) -> "Packed":
-        """Return this text with `text` after it. Raises ValueError when `text` has control characters other than line
-        ends, which JSON never contains."""
+        """Return the packed form of this text followed by `text`. Raises ValueError when `text` has control characters
+        other than line ends; JSON never contains such characters."""
         if len(text.translate(None, _MARKS)) != len(text):
             raise ValueError("the text contains control characters")
         if len(text) > PLAIN_ABOVE_BYTES:
@@ -133,16 +134,17 @@ class Packed(msgspec.Struct, frozen=True):
         return text
 
     def encode(self) -> bytes:
-        """Return the stored form: a line with the size of the text, the sizes of two frames, and the last time; the
-        skeleton and the numbers, compressed; and the ids, which are random and cannot be compressed. Together, the
-        skeleton and the numbers would take 4 % more."""
+        """Return the stored form. It begins with a line that has the size of the text, the sizes of two frames, and the
+        last time. The two frames are the compressed skeleton and the compressed numbers; one common frame would take 4
+        % more. The ids follow uncompressed, because they are random and cannot be compressed."""
         skeleton, numbers = (zstd.compress(column, LEVEL) for column in (self.skeleton, self.numbers))
         line = b"%d %d %d %d\n" % (self.size_bytes, len(skeleton), len(numbers), self.last_ms)
         return line + skeleton + numbers + self.ids
 
     @classmethod
     def decode(cls, stored: bytes, max_bytes: int | None = None) -> "Packed":
-        """Raises ValueError when the bytes are not a packed text, or its text has more than `max_bytes`."""
+        """Return the packed text of a stored form. Raises ValueError when the bytes are not a packed text, or the text
+        has more than `max_bytes`."""
         size, skeleton_bytes, numbers_bytes, last_ms, rest = _split(stored)
         if max_bytes is not None and size > max_bytes:
             raise ValueError(f"the packed text has {size} bytes, of at most {max_bytes}")

@@ -1,7 +1,7 @@
 """Reads and writes the stored form of trace records: lines of JSON, packed together (`packing.py`), with bounds on
 their packed and unpacked size.
 
-The records of short runs share a stored record, because most of their text is the same: the traces of 50 short
+The records of short runs share one stored record, because most of their text is the same. The traces of 50 short
 exchanges take 3.4 kB instead of 49 kB.
 """
 
@@ -16,8 +16,8 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["RECORD_MAX_BYTES", "RECORD_TEXT_MAX_BYTES", "combined", "compose", "decompose"]
 
 RECORD_MAX_BYTES = 64 * 1_024
-"""Maximum bytes of a packed record. It holds about 250 kB of JSON, which is a request that fills a window of 60,000
-tokens. The middle of a larger record is removed."""
+"""Maximum bytes of a packed record. A record of this size contains about 250 kB of JSON, which is a request that fills
+a window of 60,000 tokens. If a record is larger, its middle is removed."""
 
 RECORD_TEXT_MAX_BYTES = 8 * 1_024 * 1_024
 """Maximum bytes of a record's JSON when it is unpacked. The bound limits the memory for a record, since redundant
@@ -28,7 +28,8 @@ COMBINED_MAX_BYTES, COMBINED_TEXT_MAX_BYTES = 8 * 1_024, 128 * 1_024
 
 
 def compose(text: bytes) -> bytes:
-    """Return the stored form of a line of JSON. Raises ValueError when it is not JSON."""
+    """Return the stored form of a line of JSON. Raises ValueError when the line contains control characters, so it is
+    not JSON."""
     return Packed().plus(text).encode()
 
 
@@ -61,7 +62,8 @@ def combined(stored: Sequence[bytes]) -> bytes | None:
 
 
 def _read(stored: bytes) -> Packed:
-    """Raises ValueError when the record cannot be read, or is too large. Older versions compressed it alone."""
+    """Read a stored record, also of an older version, which compressed records without packing them. Raises ValueError
+    when the record cannot be read, or is too large."""
     if stored.startswith(FIRST_BYTES):
         return Packed().plus(decompressed(stored, RECORD_TEXT_MAX_BYTES))
     return Packed.decode(stored, RECORD_TEXT_MAX_BYTES)

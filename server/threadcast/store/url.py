@@ -3,11 +3,11 @@
     redis+sentinel://[user:password@]host[:port],host[:port]/service[/database][?option=value]
     redis+cluster://[user:password@]host[:port],host[:port][?option=value]
 
-It opens no connection; `settings/serving.py` refuses invalid URLs, `store/topology/` connects. `rediss+sentinel` means
-TLS to the sentinels and to the primary. User, password and database belong to the primary; the sentinels' credentials
-are the options `sentinel_username` and `sentinel_password`. All other options are redis-py's and apply to both. Error
-messages repeat no part of the URL, since any part may be a misplaced secret; `shown_url` shows only parts that cannot
-be secret, and masks an invalid URL completely.
+This module opens no connection. `settings/serving.py` refuses invalid URLs, and `store/topology/` connects. The scheme
+`rediss+sentinel` means TLS to the sentinels and to the primary. User, password and database belong to the primary. The
+credentials of the sentinels are the options `sentinel_username` and `sentinel_password`. All other options are options
+of redis-py, and apply to the primary and to the sentinels. Error messages contain no part of the URL, because any part
+may be a misplaced secret. `shown_url` shows only parts that cannot be secret, and masks an invalid URL completely.
 """
 
 import re
@@ -48,8 +48,8 @@ _SERVICE = re.compile(r"^[A-Za-z0-9._-]+$")
 
 
 class SentinelUrl(NamedTuple):
-    """The parts of a Sentinel URL. `sentinels` and `primary` are URLs for redis-py; the primary's host is replaced by
-    the sentinels' answer."""
+    """The parts of a Sentinel URL. `sentinels` and `primary` are URLs for redis-py. The host in `primary` is a
+    placeholder, which the sentinels' answer replaces."""
 
     sentinels: tuple[str, ...]
     service: str
@@ -90,7 +90,7 @@ class ClusterUrl(NamedTuple):
     query: str
 
     def of(self, address: str) -> str:
-        """Return the URL of one node for redis-py: all nodes have the same credentials and options."""
+        """Return the URL of one node for redis-py. All nodes have the same credentials and options."""
         return f"{self.scheme}://{self.credentials}{address}/0{self.query}"
 
 
@@ -107,12 +107,12 @@ def parse_cluster_url(url: str) -> ClusterUrl:
 
 def shown_url(url: str) -> str:
     """Return the URL for display: `redis://ann:***@127.0.0.1:6379/0`. Values of options other than `db` are masked,
-    too; a text that is not a store's URL becomes `***`."""
+    too. A text that is not a store's URL becomes `***`."""
     parts = _SHOWABLE.fullmatch(url)
     if parts is None:
         return "***"
     user, colon, password = (parts["credentials"] or "").partition(":")
-    name = f"{user}{colon}" if password else ""  # without a password the user may be a secret, such as a key
+    name = f"{user}{colon}" if password else ""  # without a password, the user may be a secret such as a key
     credentials = "" if parts["credentials"] is None else f"{name}***@"
     options = parse_qsl(parts["query"] or "", keep_blank_values=True)
     query = "&".join(f"{name}={value if name == 'db' else '***'}" for name, value in options)

@@ -516,7 +516,7 @@ export interface ErrorHappened {
   details?: JsonObject | null;
 }
 
-/** The first line of an export. With the counts a reader notices a file that was cut. */
+/** The first line of an export. A reader uses the counts to detect a file that was cut. */
 export interface ExportHeader {
   type: "chat";
   format: number;

@@ -48,11 +48,11 @@ CALL_ID_MAX_CHARS = 128
 
 PUBLISHED_AT_ONCE_CHARACTERS = 256
 GROWTH_SHARE = 0.25
-"""Short arguments are published with each fragment; longer arguments are published again when they have grown by this
-share. So the published text stays below five times the length of the text that the model wrote."""
+"""Short arguments are published with each fragment. Longer arguments are published again when they have grown by this
+share. Therefore the published text stays below five times the length of the text that the model wrote."""
 
 ARGUMENTS_MAX_CHARACTERS = 256_000
-"""The maximum length of the arguments of all calls of an answer together, the same as of a tool's result."""
+"""The maximum length of the arguments of all calls of an answer together, the same as for a tool's result."""
 
 
 CALLS_MAX_COUNT = 128
@@ -65,7 +65,7 @@ tokens). A model that writes more is stopped, because each snapshot of its chat 
 
 
 class _OpenCall:
-    """A call whose fragments still arrive. Its arguments are kept as parts, which are joined when the list is
+    """A call whose fragments still arrive. The arguments are kept as parts, which are joined when the list of calls is
     published."""
 
     def __init__(self, call_id: str) -> None:
@@ -81,8 +81,8 @@ class _OpenCall:
 
 
 class UsedCallIds:
-    """The ids of the calls of a chat's messages. They are collected when a call is looked up for the first time, since
-    most answers have no calls."""
+    """The ids of the calls of a chat's messages. The ids are collected when a call is looked up for the first time,
+    because most answers have no calls."""
 
     def __init__(self, nodes: Mapping[str, Message]) -> None:
         self._nodes = nodes
@@ -97,7 +97,7 @@ class UsedCallIds:
 class Assembler:
     """Assembles the answer of one model call. `used_ids` are the call ids that this chat has used. `reasoning` is
     "stream" to show the model's reasoning, "log" to keep it for the server alone, or "off" to drop it (EVT-7). `hides`
-    tells from the name of a tool whether clients must not see its arguments (EVT-8)."""
+    is called with the name of a tool, and returns whether the tool's arguments are hidden from clients (EVT-8)."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Assembler:
         self.provider_data: list[JsonObject] = []
 
     def feed(self, delta: Delta) -> DeltaOp | None:
-        """Return the operation by which `delta` changes the message; None if readers see no change.
+        """Return the operation by which `delta` changes the message, or None if readers see no change.
 
         Raises:
             ModelFailed: the answer is too long.
@@ -178,8 +178,8 @@ class Assembler:
                 return None
 
     def _progress(self, read: PromptProgress) -> DeltaOp | None:
-        """Return the operation that shows how much of the prompt was read: at the beginning and after each twentieth,
-        so that a provider cannot fill the log with reports."""
+        """Return the operation that shows how much of the prompt was read. The share is shown at the beginning and
+        after each twentieth, so that a provider cannot fill the log with reports."""
         if not read.total > 0 or not 0 <= read.processed <= read.total:
             return None
         twentieth = 20 * read.processed // read.total
@@ -209,8 +209,8 @@ class Assembler:
         return self._publish_calls(is_new=bool(delta.name), is_hidden=self._hides(call.name))
 
     def _publish_calls(self, *, is_new: bool, is_hidden: bool) -> DeltaOp | None:
-        """Return the list of calls if a name is new or the arguments have grown enough; a full list for each token of
-        long arguments would be quadratic."""
+        """Return the list of calls if a name is new or the arguments have grown enough. With a full list for each token
+        of long arguments, the published text would grow quadratically."""
         characters = sum(call.characters for call in self._calls.values())
         if characters > ARGUMENTS_MAX_CHARACTERS:
             raise ModelFailed(
@@ -245,8 +245,8 @@ class Assembler:
         ]
 
     def answer(self, *, is_broken: bool = False) -> Answer:
-        """Return the answer when the stream has ended. If the stream broke, the answer has only the calls that are
-        complete, whose arguments are a JSON object (LOOP-9)."""
+        """Return the answer after the end of the stream. If the stream broke, the answer has only complete calls. A
+        call is complete if its arguments are a JSON object (LOOP-9)."""
         calls = self.tool_calls()
         if is_broken:
             calls = [

@@ -3,9 +3,9 @@
 
 The module tracks only the structure that decides about code: the depth of the quotation, the columns at which the
 contents of the open list items begin, and whether an indented line continues a paragraph. A fence stays open until it
-is closed, even where its quotation or its list item ends.
+is closed, even if its quotation or its list item ends earlier.
 
-Pure, and linear in the length of the text.
+Pure. The time is linear in the length of the text.
 """
 
 import re
@@ -23,7 +23,8 @@ _HEADING = re.compile(r"#{1,6}(?=[ \t\r\n]|\Z)")
 
 _RULE = re.compile(r"([-*_])(?:[ \t]*+\1){2,}+[ \t\r]*+$", re.MULTILINE)
 _UNDERLINE = re.compile(r"(?:=++|--)[ \t\r]*+$", re.MULTILINE)
-"""A line that makes the paragraph above a heading (CommonMark 4.3); with more dashes the line looks like a rule."""
+"""Matches a line that turns the paragraph above into a heading (CommonMark 4.3). A line with more dashes matches
+`_RULE`."""
 
 
 class _Fence(NamedTuple):
@@ -35,8 +36,8 @@ class _Fence(NamedTuple):
 
 
 class Blocks:
-    """Classifies the lines of a text one after the other. `after_break`: the previous line leaves no paragraph open, so
-    that an indented line would be code."""
+    """Classifies the lines of a text one after the other. `after_break` is true if the previous line leaves no
+    paragraph open, so that an indented line would be code."""
 
     def __init__(self, text: str) -> None:
         self.after_break = True
@@ -94,7 +95,7 @@ class Blocks:
 
 
 def _past_blanks(text: str, at: int, end: int, column: int) -> tuple[int, int]:
-    """Return the index and the column of the first character from `at` that is no space and no tab."""
+    """Return the index and the column of the first character from `at` on that is neither a space nor a tab."""
     while at < end and text[at] in " \t\r":
         column += 4 - column % 4 if text[at] == "\t" else 1
         at += 1

@@ -1,8 +1,9 @@
 """Removes repeated text from a continued answer, because people have seen that text already.
 
-A provider that prefills continues exactly after the shown text. The provider gets that text without its last white
-space, so only that white space may be repeated. Any other provider gets the text as a message with the request to
-continue (PROTOCOL §6), and may repeat a part of it. Pure: the sizes of the stream's pieces do not change the result.
+A provider that prefills continues exactly after the shown text. Such a provider gets the text without the white space
+at its end, so only this white space may be repeated. Any other provider gets the text as a message with the request to
+continue (PROTOCOL §6), and may repeat a part of the text. Pure: the sizes of the stream's pieces do not change the
+result.
 """
 
 from threadcast.providers.base import Delta, Finished, TextDelta, ToolCallDelta
@@ -14,9 +15,9 @@ LEAST_REPEAT_CHARACTERS = 20
 la" of a refrain, or the same number again."""
 
 WINDOW_CHARACTERS = 32_768
-"""The length of the end of the shown text in which a repetition is searched. At most this number of characters is held
-back. The search then takes at most 0.1 s of CPU for any text of a model; an answer of 32,768 characters has some 8,000
-tokens."""
+"""The number of characters at the end of the shown text that are searched for a repetition. At most this number of
+characters is held back. Therefore the search takes at most 0.1 s of CPU for any text of a model. An answer of 32,768
+characters has about 8,000 tokens."""
 
 INSTRUCTION = (
     "Your last message is not finished. Go on with it exactly where it ends: write only what comes next, beginning "
@@ -25,8 +26,8 @@ INSTRUCTION = (
 
 
 class WhiteSpace:
-    """Handles the white space at the end of `shown`, which was not sent to a prefilling provider. White space that the
-    start of the continuation repeats is left out."""
+    """Handles the white space at the end of `shown`, which was not sent to a prefilling provider. If the continuation
+    begins with this white space, the repetition is left out."""
 
     def __init__(self, shown: str) -> None:
         self._expected = shown[len(shown.rstrip()) :]
@@ -47,7 +48,7 @@ class WhiteSpace:
 class Repeats:
     """Removes the repetition at the start of a continuation: the longest end of `shown`, of at least
     `LEAST_REPEAT_CHARACTERS`, with which the continuation begins. An answer that starts again from its beginning is
-    removed too, because `shown` as a whole counts as its own end.
+    removed too, because the whole of `shown` counts as an end of `shown`.
 
     Text is held back while it may still become a repetition, and delivered as soon as it cannot become one.
     """
@@ -56,7 +57,7 @@ class Repeats:
         self._shown = shown[-WINDOW_CHARACTERS:]
         self._last_start = len(self._shown) - LEAST_REPEAT_CHARACTERS
         self._start = 0
-        """The first index in `_shown` from which `_shown` agrees with the held text, as far as both go."""
+        """The first index in `_shown` from which `_shown` equals the held text, up to the end of the shorter text."""
         self._held: list[str] = []
         self._held_count = 0
         self._is_decided = self._last_start < 0
@@ -74,21 +75,22 @@ class Repeats:
             if self._start > self._last_start:
                 return self._decided(text)
             overlap = len(self._shown) - self._start
-        if len(text) >= overlap:  # the smallest index is the longest repetition, so no longer one can follow
+        if len(text) >= overlap:  # the smallest index gives the longest repetition
             return self._decided(text[overlap:])
         self._held.append(text)
         self._held_count += len(text)
         return ""
 
     def end(self) -> str:
-        """Return the text that is still held back after the last piece, without a complete repetition."""
+        """Return the text that is still held back after the last piece. A complete repetition at its start is
+        removed."""
         held = "".join(self._held)
         start = self._next_start(held, max(self._start, len(self._shown) - len(held)))
         return self._decided(held[len(self._shown) - start :] if start <= self._last_start else held)
 
     def _next_start(self, text: str, start: int) -> int:
-        """Return the first index from `start` on at which `_shown` and `text` agree as far as both go; `_last_start` +
-        1 if there is none."""
+        """Return the first index from `start` on at which `_shown` and `text` are equal up to the end of the shorter
+        text. Return `_last_start` + 1 if there is no such index."""
         head = text[:LEAST_REPEAT_CHARACTERS]
         while start <= self._last_start:
             start = self._shown.find(head, start)
@@ -112,7 +114,7 @@ class Continuation:
         self._texts = WhiteSpace(shown) if is_prefilled else Repeats(shown)
 
     def feed(self, delta: Delta) -> list[Delta]:
-        """Return the deltas to deliver now. Deltas without a place in the text are delivered before text that is held
+        """Return the deltas to deliver now. A delta without a place in the text does not wait for text that is held
         back."""
         match delta:
             case TextDelta():
@@ -124,6 +126,6 @@ class Continuation:
                 return [delta]
 
     def end(self) -> list[Delta]:
-        """Return the text that is still held back when no more text follows."""
+        """Return the text that is still held back, because no more text follows."""
         text = self._texts.end()
         return [TextDelta(text)] if text else []

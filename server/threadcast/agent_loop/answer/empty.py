@@ -1,9 +1,9 @@
-"""Asks the model once more after an empty answer, which has neither text nor a call, or has a call without a name.
-Pure.
+"""Asks the model once more after an empty answer. An empty answer has neither text nor a call, or only calls without a
+name. Pure.
 
-The message that asks the model again is in the log as an aside of its run. So each owner of the chat can read from the
-log whether the run has asked once more. Reasoning alone is not an answer, but the reasoning stays in the chat, because
-people have seen it.
+The message that asks the model again is in the log as an aside of its run. Therefore each owner of the chat can read
+from the log whether the run has asked once more. Reasoning alone is not an answer, but the reasoning stays in the chat,
+because people have seen it.
 """
 
 from threadcast.chat.owner_state import Aside, OwnerState, Run
@@ -21,7 +21,7 @@ NAMELESS = "Your last answer called a tool without naming it. Call it again by i
 
 
 def objection_to(draft: Draft, *, has_calls: bool, has_nameless_calls: bool) -> str:
-    """Return the sentence that tells the model what is wrong with its complete answer; '' if the answer is not
+    """Return the sentence that tells the model what is wrong with its complete answer, or '' if the answer is not
     empty."""
     if has_calls:
         return ""
@@ -41,13 +41,14 @@ def has_asked(state: OwnerState, run: Run) -> bool:
 
 
 def is_asked_after(state: OwnerState, run: Run, message: Message) -> bool:
-    """Return whether an aside of this run, behind `message`, asks the model once more; another round must then
+    """Return whether an aside of this run, placed after `message`, asks the model once more. Another round must then
     follow."""
     return any(_is_of(aside, run) and aside.after == message.message_id for aside in state.private.asides)
 
 
 def aside_of(objection: str, run: Run, after: str | None, new_id: NewId, now_ms: int) -> Aside:
-    """Return the aside that tells the model about its empty answer, placed behind the message `after`."""
+    """Return the aside that tells the model about its empty answer. The aside is placed after the message with the id
+    `after`."""
     told = Message(
         role="user",
         content=objection,

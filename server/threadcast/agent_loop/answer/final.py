@@ -26,7 +26,7 @@ VALUES, ACTIONS = "SUGGESTED_VALUES", "SUGGESTED_ACTIONS"
 
 
 def say_final_word(builder: EntryBuilder, table: ChatTools) -> None:
-    """Clean each answer of the run. Adds the events of the answer's payloads first, and then one `message_updated` if
+    """Clean each answer of the run. For each answer, add the events of its payloads, and then one `message_updated` if
     the message has changed."""
     run = builder.state.private.run
     if run is None:
@@ -58,7 +58,7 @@ def _cleaned(builder: EntryBuilder, message: Message, raw: str, table: ChatTools
     payload_ids: list[str] = []
     for marker, value in found:
         kind = kinds.get(marker)
-        if kind is not None and kind.name not in by_tools and isinstance(value, dict):  # the tool has shown this type
+        if kind is not None and kind.name not in by_tools and isinstance(value, dict):  # no tool has shown this type
             payload_ids.append(_publish(builder, kind, value, message.message_id))
     return replace(
         message,
@@ -85,8 +85,8 @@ def _publish(builder: EntryBuilder, kind: PayloadType, data: JsonObject, message
 
 
 def _with_all_of_run(state: OwnerState, answer: Message, of_run: set[str], warn_ratio: float) -> Message:
-    """Return the last answer with the ids of all payloads of its run, in order; the newest is to be shown first
-    (PAY-4)."""
+    """Return the last answer with the ids of all payloads of its run, in order. The newest payload is the active
+    payload, which clients show first (PAY-4)."""
     payloads = [payload.payload_id for payload in state.payloads if payload.message_id in of_run]
     use = context_use(state)
     is_tight = use is not None and use.total is not None and use.used >= warn_ratio * use.total

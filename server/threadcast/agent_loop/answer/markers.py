@@ -3,14 +3,14 @@ PAY-5, PAY-6).
 
 Models are asked to write a marker at the beginning of a line, but they write markers anywhere: after a bullet, a
 number, `>` or the `#` of a heading, in bold, in the middle of a line. A marker inside code (fenced, indented, or in
-backticks) is an example and stays. The JSON is an object or a list, strict (RFC 8259), and ends with its last bracket.
-If the JSON is invalid, or does not fit its marker, the text is not changed.
+backticks) is an example and is not removed. The JSON must be an object or a list in strict JSON (RFC 8259), and ends
+with its closing bracket. If the JSON is invalid, or does not fit its marker, the text is not changed.
 
-Markup that belongs to a marker and its JSON is removed with them: `*` and `_` around the marker or around both, and
-backticks or a fence around the JSON. If the line has nothing else, its indent, bullet, number, `>` and `#` are removed,
-too.
+Markup that belongs to a marker and its JSON is removed, too: `*` and `_` around the marker or around marker and JSON,
+and backticks or a fence around the JSON. If the line has no other text, its indent, bullet, number, `>` and `#` are
+removed, too.
 
-Pure, and linear in the length of any text: every character is read a bounded number of times.
+Pure. The time is linear in the length of the text, because every character is read a bounded number of times.
 """
 
 import re
@@ -43,7 +43,7 @@ _JSON_TOKEN = re.compile(
     r"""|"(?:[^"\\\x00-\x1f]++|\\.)*+"|-?\d[\d.eE+-]*+|true|false|null)"""
 )
 """Matches a bracket or another token of JSON. JSON has capital letters only inside strings, so a scan of broken JSON
-ends at the next marker at the latest. So the time for many broken values is linear in their length."""
+ends at the next marker at the latest. Therefore the time for many broken values is linear in their length."""
 
 EMPHASIS_MAX = 3
 """The largest number of `*` and `_` in a row: bold and italic at once."""
@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 def cut_out(text: str, markers: Mapping[str, Accepts]) -> tuple[str, list[Found]]:
-    """Return the text without each marker whose value is accepted, and those values in order."""
+    """Return the text without the markers whose values are accepted, and these markers with their values in order."""
     if not any(marker in text for marker in markers):
         return text, []
     scan = _Scan(text, markers)
@@ -81,7 +81,7 @@ def _inline(words: tuple[str, ...]) -> re.Pattern[str]:
 
 
 class _Scan:
-    """Scans a text once, line by line. `_at` is the index up to which the text is done."""
+    """Scans a text once, line by line. The text before the index `_at` has been scanned."""
 
     def __init__(self, text: str, markers: Mapping[str, Accepts]) -> None:
         self.found: list[Found] = []
@@ -104,7 +104,7 @@ class _Scan:
         blocks = Blocks(text)
         while start < len(text):
             end = text.find("\n", start) + 1 or len(text)
-            if start < self._at:  # a value or code reaches into this line
+            if start < self._at:  # a value or code from an earlier line ends in this line or later
                 blocks.after_break = False
                 self._line(max(start, self._at), end, None)
             else:
@@ -117,7 +117,7 @@ class _Scan:
 
     def _line(self, start: int, end: int, line_start: int | None) -> None:
         """Look for markers from `start`. `line_start` is the index of the line's beginning, None if a value or code
-        reaches into the line."""
+        from an earlier line reaches into the line."""
         at = start
         lead = None if line_start is None else _LEAD.match(self._text, start, end)
         while at < end and (token := self._inline.search(self._text, at, end)):
@@ -130,8 +130,8 @@ class _Scan:
         self._at = max(self._at, at, end)
 
     def _begin(self, word: int, floor: int) -> int | None:
-        """Return the index, at least `floor`, where the emphasis before a word begins; None when the word is the end of
-        a longer word, like CHART in MY_CHART."""
+        """Return the index, at least `floor`, at which the emphasis before a word begins. Return None if the word is
+        the end of a longer word, like CHART in MY_CHART."""
         begins = word
         while begins > floor and word - begins < EMPHASIS_MAX and self._text[begins - 1] in "*_":
             begins -= 1
@@ -142,7 +142,7 @@ class _Scan:
     def _take(self, token: re.Match[str], begins: int, line: int) -> int:
         """Cut the marker out with its value if the value is accepted. Returns the index from which the search
         continues. `begins` is the index of the marker's emphasis; `line` is the beginning of the line if the marker is
-        its first word, else also `begins`."""
+        the first word of the line; otherwise `line` equals `begins`."""
         text = self._text
         opening = _BEFORE_JSON.match(text, token.end())
         end = _end_of_json(text, opening.end()) if opening else None
@@ -151,7 +151,7 @@ class _Scan:
         word, written = token["word"], text[opening.end() : end]
         if ticks := opening["ticks"]:
             closed = _end_of_ticks(text, end, ticks)
-            if closed is None:  # the backticks hold more than the JSON, so they are code
+            if closed is None:  # the backticks enclose more than the JSON, so their content is code
                 return token.end()
             end = closed
         try:
@@ -169,7 +169,7 @@ class _Scan:
         return end
 
     def _end_of_code(self, start: int, end: int) -> int:
-        """Return the end of the code that the backticks from `start` to `end` open; `end` when no backticks close the
+        """Return the end of the code that the backticks from `start` to `end` open, or `end` if no backticks close the
         code."""
         if start >= self._runs_until:
             border = _PARAGRAPH_END.search(self._text, self._text.find("\n", start) + 1 or len(self._text))
@@ -183,8 +183,8 @@ class _Scan:
 
 
 def _end_of_json(text: str, start: int) -> int | None:
-    """Return the index behind the brackets that open at `start`; None when they are not closed, or their content is not
-    JSON."""
+    """Return the index after the closing bracket of the value that begins at `start`. Return None if a bracket is not
+    closed, or if the content is not JSON."""
     depth, at = 0, start
     while token := _JSON_TOKEN.match(text, at):
         at = token.end()
@@ -195,8 +195,8 @@ def _end_of_json(text: str, start: int) -> int | None:
 
 
 def _end_of_ticks(text: str, at: int, ticks: str) -> int | None:
-    """Return the index behind the closing backticks or fence, if only white space precedes them. Returns the end of the
-    text if the text ends first, and None if other text follows."""
+    """Return the index after the closing backticks or fence, if only white space precedes them. Return the end of the
+    text if the text ends first, and None if other text comes before them."""
     space = _SPACE.match(text, at)
     begins = space.end() if space else at
     closing = _RUN.match(text, begins)
@@ -207,7 +207,7 @@ def _end_of_ticks(text: str, at: int, ticks: str) -> int | None:
 
 
 def _after(text: str, at: int, closing: str) -> int:
-    """Return the index behind `closing` if nothing but blanks precedes it, else `at`."""
+    """Return the index after `closing` if only blanks are between `at` and `closing`; otherwise return `at`."""
     blanks = _BLANKS.match(text, at)
     end = blanks.end() if blanks else at
     return end + len(closing) if text.startswith(closing, end) else at

@@ -8,13 +8,13 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["suggested_actions", "suggested_values"]
 
 SUGGESTIONS_MAX_COUNT = 20
-"""The maximum number of buttons under one answer; people do not read more buttons."""
+"""The maximum number of buttons under one answer. People do not read more buttons."""
 
 LABEL_MAX_CHARACTERS = 200
 
 
 def suggested_values(found: list[object]) -> list[JsonObject]:
-    """Return `{label, value}` for each suggested value; a bare string is its own label."""
+    """Return `{label, value}` for each suggested value. If a value is a bare string, the string is also the label."""
     values: list[JsonObject] = []
     for item in _flat(found):
         if isinstance(item, str):
@@ -25,8 +25,8 @@ def suggested_values(found: list[object]) -> list[JsonObject]:
 
 
 def suggested_actions(found: list[object], declared: Mapping[str, Action]) -> tuple[list[JsonObject], int]:
-    """Return `{label, action, handler}` for each declared action among the suggestions, with the declared handler, and
-    the number of undeclared actions."""
+    """Return the suggested actions that are declared, each as `{label, action, handler}` with the declared handler. The
+    second result is the number of suggestions that were dropped because they are not declared or not valid."""
     actions: list[JsonObject] = []
     dropped_count = 0
     for item in _flat(found):

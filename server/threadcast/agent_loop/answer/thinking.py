@@ -1,8 +1,8 @@
 """Measures how long a model thinks before it answers: `reasoning_ms` in its message's `extra` (PROTOCOL §8).
 
-The time runs from the first piece of shown reasoning to the first word or call after it; later reasoning is added.
-While the model thinks, the figure is published once a second, so that readers see it grow. An answer that is stopped,
-or whose worker dies, keeps its last figure.
+The time runs from the first piece of shown reasoning to the first word or call after the reasoning. The time of later
+reasoning is added. While the model thinks, the figure is published once a second, so that readers see it grow. An
+answer that is stopped, or whose worker dies, keeps its last figure.
 """
 
 import time
@@ -16,17 +16,17 @@ from threadcast_protocol.wire.messages import JsonObject
 __all__ = ["TOLD_EVERY_SECONDS", "Thinking", "ops_of"]
 
 TOLD_EVERY_SECONDS = 1.0
-"""The interval between two published figures: people read whole seconds, and one more delta a second adds little to the
-deltas of the reasoning."""
+"""The interval between two published figures. People read whole seconds, and one more delta per second adds little to
+the deltas of the reasoning."""
 
 THOUGHT_MAX_MS = 10**12
 """The maximum time that is read from a message, 30 years, because an imported message may contain any value (PROTOCOL
-§8). A longer time is ignored, and so is a value that is not a number."""
+§8). Longer times are ignored, and so are values that are not numbers."""
 
 
 class Thinking:
-    """Measures one model call. `extra` is the `extra` field of the message that the call continues, else {}. `clock`
-    returns monotonic seconds."""
+    """Measures one model call. `extra` is the `extra` field of the message that the call continues, or {} for a new
+    message. `clock` returns monotonic seconds."""
 
     def __init__(self, extra: JsonObject, clock: Callable[[], float] = time.monotonic) -> None:
         before = extra.get("reasoning_ms")
@@ -38,8 +38,8 @@ class Thinking:
         self._told_at: float | None = None
 
     def feed(self, delta: Delta) -> MergeExtra | None:
-        """Return the new figure if `delta` ends the thinking or a second has passed; the caller must publish the figure
-        before `delta`."""
+        """Return the new figure if `delta` ends the thinking, or if a second has passed since the last figure. The
+        caller must publish the figure before `delta`."""
         match delta:
             case ReasoningDelta(text=text) if text:
                 now = self._clock()
@@ -71,8 +71,8 @@ class Thinking:
 def ops_of(
     deltas: Sequence[Delta], assembler: Assembler, thinking: Thinking, *, is_end: bool = False
 ) -> Iterator[DeltaOp]:
-    """Yield the operations that show `deltas`, and how long the model has thought if its reasoning is shown. `is_end`:
-    the stream has ended. Raises ModelFailed if the answer becomes too long."""
+    """Yield the operations that show `deltas`. If the model's reasoning is shown, also yield how long the model has
+    thought. `is_end` is true if the stream has ended. Raises ModelFailed if the answer becomes too long."""
     for delta in deltas:
         if (figure := thinking.feed(delta)) is not None and assembler.shows_reasoning:
             yield figure

@@ -1,9 +1,9 @@
-"""Completes the arguments of tool calls from the request context (LOOP-11), so that models need not write ids of the
-page.
+"""Completes the arguments of tool calls from the request context (LOOP-11), so that a model need not write ids that the
+context contains.
 
-Pure. `arguments_of` returns the completed arguments of a call; the approval, the hashes of gate and effect,
-`tool_status` and the execution all use them. A valid value that the model has given is kept. If the context has no
-value, or an invalid one, the argument stays as the model wrote it.
+The functions are pure. `arguments_of` returns the completed arguments of a call. The approval, the hashes of gates and
+effects, `tool_status` and the execution all use the completed arguments. A valid value that the model wrote is kept. If
+the context has no valid value either, the argument stays as the model wrote it.
 """
 
 import re
@@ -22,15 +22,15 @@ from threadcast_protocol.wire.messages import JsonObject, ToolCall
 __all__ = ["arguments_of", "arguments_text", "bound"]
 
 UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-"""The format 'uuid'."""
+"""The pattern of the binding format `uuid`."""
 
 PATTERNS_KEPT = 256
-"""The maximum number of compiled formats that are kept; a configuration has fewer formats."""
+"""The maximum number of compiled formats in the cache. A configuration has fewer formats."""
 
 
 def arguments_of(state: OwnerState, call: ToolCall, tool: Tool | None, defaults: JsonObject) -> JsonObject | None:
-    """Return the arguments of `call`, completed by the tool's bindings; None when they are not a JSON object (LOOP-7).
-    `defaults` are the parameters of the chat's profile."""
+    """Return the arguments of `call`, completed by the tool's bindings, or None when the arguments are not a JSON
+    object (LOOP-7). `defaults` are the parameters of the chat's profile."""
     written = read_arguments(written_arguments(state, call))
     if written is None or tool is None or not tool.traits.bindings:
         return written
@@ -38,7 +38,8 @@ def arguments_of(state: OwnerState, call: ToolCall, tool: Tool | None, defaults:
 
 
 def arguments_text(state: OwnerState, call: ToolCall, tool: Tool | None, defaults: JsonObject) -> str:
-    """Return the completed arguments as JSON text; the model's own text if the tool has no bindings."""
+    """Return the completed arguments of `call` as JSON text. Returns the model's own text if the tool has no bindings,
+    or if the text is not a JSON object."""
     if tool is None or not tool.traits.bindings:
         return written_arguments(state, call)
     completed = arguments_of(state, call, tool, defaults)
@@ -57,7 +58,8 @@ def bound(arguments: JsonObject, bindings: Iterable[Binding], context: JsonObjec
 
 
 def _fits(value: object, format: str) -> bool:
-    """Return whether there is a value of this format. False and 0 are values."""
+    """Return whether `value` is present and has this format. False and 0 count as present; None and empty values do
+    not."""
     if value is None or value in ("", [], {}):
         return False
     return not format or (isinstance(value, str | int | float) and _pattern(format).fullmatch(str(value)) is not None)
@@ -69,7 +71,7 @@ def _pattern(format: str) -> re.Pattern[str]:
 
 
 def _at(context: JsonObject, path: str) -> object:
-    """Return the value at a dotted path, or None."""
+    """Return the value of `context` at a dotted path, or None if the path does not exist."""
     value: object = context
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None

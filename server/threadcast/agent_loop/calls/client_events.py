@@ -1,7 +1,7 @@
 """Checks the events that a tool sends to the readers of its chat (EVT-19).
 
 Events of known types become structs of the protocol; browser events keep all their fields. An invalid event is dropped
-with a line in the server's log, because a tool's mistake must not end its run.
+and logged as a warning, because a tool's mistake must not end the run.
 """
 
 from typing import TypeAlias
@@ -22,8 +22,8 @@ Emitted: TypeAlias = SubchatUpdate | BackgroundAgentUpdated | ProcessCompleted |
 _log = structlog.get_logger()
 
 EVENT_MAX_BYTES = 256_000
-"""The maximum size of an event, which is the size of a moderate screenshot. An event is sent to every reader, and stays
-in the log as long as other events."""
+"""The maximum size of an event, which is the size of a medium-sized screenshot. The size is limited because an event is
+sent to every reader and is stored in the log as long as other events."""
 
 _SHAPES: dict[str, type[SubchatUpdate | BackgroundAgentUpdated | ProcessCompleted]] = {
     "subchat_update": SubchatUpdate,
@@ -33,7 +33,7 @@ _SHAPES: dict[str, type[SubchatUpdate | BackgroundAgentUpdated | ProcessComplete
 
 
 def as_event(emitted: ClientEvent) -> Emitted | None:
-    """Return the public event; None if the event is invalid."""
+    """Return the public event for `emitted`, or None if `emitted` is invalid."""
     trouble = ""
     if emitted.type not in PASSED_ON:
         trouble = "a tool may not emit this type"

@@ -1,8 +1,8 @@
-"""Decides about the calls of a round: which may run, which need a person's approval, which a client carries out
-(PROTOCOL §11, §12).
+"""Decides which tool calls of a round may run, which need a person's approval, and which a client carries out (PROTOCOL
+§11, §12).
 
-`next_call` reads the chat's state alone and announces the next call. The operator's settings decide what may run, never
-the model: a call of a tool that was not offered is answered with an error.
+`next_call` reads only the chat's state, and announces the next call. The operator's settings, never the model, decide
+which calls may run. A call of a tool that was not offered is answered with an error.
 """
 
 from collections.abc import Mapping
@@ -46,25 +46,27 @@ __all__ = [
 ]
 
 SHOWN_COMMAND_MAX_CHARACTERS = 500
-"""The maximum length of the arguments that the question to a person shows."""
+"""The maximum length, in characters, of the command in a question to a person. The command is the tool's name and its
+arguments."""
 
 SOURCES_SHOWN = 3
-"""The maximum number of untrusted sources that the question to a person names."""
+"""The maximum number of untrusted sources that a question to a person lists."""
 
 TOOLS_AT_ONCE = 8
-"""The maximum number of safe calls of a round that run at the same time. Models usually request few calls, and all
-calls may be requests to the same server."""
+"""The maximum number of safe calls of a round that run at the same time. Models usually request only a few calls. The
+number is limited because all of these calls may send requests to the same server."""
 
 
 def tools_offered(builder: EntryBuilder, run: Run) -> bool:
-    """Return whether the open round may call tools; False if the round is the summary at the limit of rounds, or if
-    tools are switched off in the chat."""
+    """Return whether the open round may call tools. It may not if it is the summary round at the limit of rounds, or if
+    the chat has switched tools off."""
     return not run.summarizing and builder.param("tool_use") != "none"
 
 
 def next_call(builder: EntryBuilder, run: Run, table: ChatTools) -> Step | None:
-    """Return the step for the round's next calls, in call order (LOOP-3), or `Wait` while a person or a client is
-    asked. Returns None if the state has changed, so that the caller must plan again; the run may have ended."""
+    """Return the step that runs the round's next calls, in call order (LOOP-3). Returns `Wait` while a person must
+    decide or a client must carry out a call. Returns None if this function has changed the state. The caller must then
+    plan again, and the run may have ended."""
     if is_steered(builder.state):
         close_calls(builder, "Interrupted by a new message before it was run.", "aborted")
         return None
@@ -99,8 +101,9 @@ def next_call(builder: EntryBuilder, run: Run, table: ChatTools) -> Step | None:
 
 
 def _with_others(builder: EntryBuilder, run: Run, step: RunTool, ours: list[ToolCall], table: ChatTools) -> RunTool:
-    """Return `step` with the calls directly after it that may run at the same time. All of them must be calls of safe
-    tools, which have no effects, so that neither their order nor a second run matters."""
+    """Return `step` together with the calls directly after it that may run at the same time. Only calls of safe tools
+    may run at the same time. Safe tools have no effects, so neither the order of the calls nor a repeated call
+    matters."""
     together: list[RunTool] = []
     for call in ours[:TOOLS_AT_ONCE]:
         if not _is_safe(run, call, table):
@@ -121,8 +124,9 @@ def _is_safe(run: Run, call: ToolCall, table: ChatTools) -> bool:
 def run_or_answer(
     builder: EntryBuilder, run: Run, call: ToolCall, table: ChatTools, *, ahead: int = 0, has_run: bool = False
 ) -> Step | None:
-    """Announce the call, or answer it if it may not run. `ahead` is the number of calls before this one in the same
-    step. `has_run`: a framework has already carried the call out."""
+    """Announce `call` and return its step. If the call may not run, answer the call and return None. `ahead` is the
+    number of calls before `call` in the same step. `has_run` is True if a framework has already carried out the
+    call."""
     gate = None if has_run else run.gates.get(call.id)
     name = call.function.name
     tool = table.get(name)
@@ -173,8 +177,8 @@ def publish_client_calls(builder: EntryBuilder, run: Run, table: ChatTools) -> b
 
 
 def answer_overdue(builder: EntryBuilder, table: ChatTools) -> list[str]:
-    """Answer the calls whose clients have missed the deadline with an error (PROTOCOL §12). Returns the names of their
-    tools."""
+    """Answer with an error every call that no client has answered before its deadline (PROTOCOL §12). Returns the tool
+    names of these calls."""
     overdue = {
         waiting.tool_call_id
         for waiting in builder.state.runtime.ide_calls
@@ -189,7 +193,7 @@ def answer_overdue(builder: EntryBuilder, table: ChatTools) -> list[str]:
 
 
 def question_about(state: OwnerState, run: Run, call: ToolCall, table: ChatTools) -> PauseReason | None:
-    """Return the question to a person about `call`; None if the call needs no approval (PROTOCOL §11)."""
+    """Return the question to ask a person about `call`, or None if the call needs no decision (PROTOCOL §11)."""
     tool = table.get(call.function.name)
     gate = run.gates.get(call.id)
     arguments = arguments_of(state, call, tool, table.profile.params)
@@ -228,9 +232,10 @@ def question_about(state: OwnerState, run: Run, call: ToolCall, table: ChatTools
 
 
 def _means_another(state: OwnerState, run: Run, call: ToolCall, gate: Gate, arguments: JsonObject, tool: Tool) -> bool:
-    """Return whether `call` was accepted with other arguments than it has now, or for a tool with another definition.
-    The thread's context, which completes the arguments, and the tool of an MCP server may both change before a person
-    answers. The hash in an older worker's question does not include the definition."""
+    """Return whether a person accepted `call` with arguments or with a tool definition that have changed since. The
+    arguments may change before the person answers, because the thread's context completes them. A tool of an MCP server
+    may change, too. In a question from an older worker, the hash does not include the definition, so such a hash is
+    accepted as well."""
     if gate.status != "accepted" or gate.edited_input is not None:
         return False
     hashes = (input_hash(state.chat_id, run.run_id, call.id, arguments, digest) for digest in (digest_of(tool), ""))
@@ -247,7 +252,7 @@ def _is_approved_wholesale(state: OwnerState, tool: Tool, table: ChatTools) -> b
 
 
 def ask_about_limit(builder: EntryBuilder, run: Run, allowed: int) -> Step:
-    """Pause the run, and ask whether it may have as many rounds again."""
+    """Pause the run, and ask whether the run may continue for the same number of rounds again."""
     reason = PauseReason(
         type="round_limit",
         tool_name="",
@@ -262,15 +267,15 @@ def ask_about_limit(builder: EntryBuilder, run: Run, allowed: int) -> Step:
 def pause(
     builder: EntryBuilder, reasons: list[PauseReason], hidden: Mapping[str, JsonObject | None], table: ChatTools | None
 ) -> None:
-    """Pause the run and ask `reasons`. `hidden` has the arguments that the questions do not show, by call id. `table`
-    is None if no question is about a tool."""
+    """Pause the run and ask a person the questions in `reasons`. `hidden` maps the id of a call to the arguments that
+    its question does not show. `table` is None if no question is about a tool."""
     _ask(builder, reasons, hidden, table)
     builder.say(PauseRequired(reasons))
     say_runtime(builder, "paused")
 
 
 def ask_meanwhile(builder: EntryBuilder, reason: PauseReason, table: ChatTools) -> None:
-    """Ask `reason` beside the open questions, while the run goes on."""
+    """Add the question `reason` to the open questions, while the run continues."""
     call = next((each for each in open_calls(builder.state) if each.id == reason.tool_call_id), None)
     hidden: dict[str, JsonObject | None] = {}
     if call is not None and reason.hides_input is True:
@@ -325,11 +330,11 @@ def _status(
 
 
 def input_hash(chat_id: str, run_id: str, tool_call_id: str, arguments: JsonObject, definition: str = "") -> str:
-    """Return the hash that binds an approval to its chat, run, call and arguments (DESIGN §11), and, if given, to the
-    digest of the tool's definition."""
+    """Return the hash that binds an approval to its chat, run, call and arguments (DESIGN §11). If `definition` is
+    given, the hash also binds the approval to this digest of the tool's definition."""
     return digest([chat_id, run_id, tool_call_id, arguments, *([definition] if definition else [])])
 
 
 def effect_hash(tool_name: str, arguments: JsonObject) -> str:
-    """Return the hash of an effect, which the same tool with the same arguments would repeat."""
+    """Return the hash of a call's effect. Calls of the same tool with the same arguments have the same hash."""
     return digest([tool_name, arguments])

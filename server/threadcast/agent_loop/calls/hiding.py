@@ -1,8 +1,9 @@
-"""Hides the arguments of tools with `hide_input` from clients, which see only name and id (EVT-8).
+"""Hides the arguments of calls of tools with `hide_input`. Clients see only the name and id of such a call (EVT-8).
 
-Pure. The written arguments are a private fact of the chat; the public call has `{}` from its first fragment on. Code
-that needs the arguments calls `written_arguments` and never reads the message. The functions are used when an answer is
-streamed and finished, and by all code that reads calls for the model or for a tool.
+The functions are pure. The arguments that the model wrote are stored as a private fact of the chat. The public call has
+the arguments `{}` from its first fragment on. Code that needs the arguments must call `written_arguments` and must not
+read them from the message. The functions are used when an answer is streamed and finished, and by all code that reads
+calls for the model or for a tool.
 """
 
 from typing import Protocol
@@ -16,7 +17,8 @@ from threadcast_protocol.wire.messages import ToolCall
 __all__ = ["HIDDEN", "hidden_call", "hides", "true_call", "written_arguments"]
 
 HIDDEN = "{}"
-"""The public arguments of such a call: an object, because clients and other readers of messages expect an object."""
+"""The public arguments of a call whose arguments are hidden. The value is a JSON object, because clients and other
+readers of messages expect an object."""
 
 
 class KnownTools(Protocol):
@@ -26,19 +28,19 @@ class KnownTools(Protocol):
 
 
 def hides(tools: KnownTools, name: str) -> bool:
-    """Return whether clients must not see the arguments of this tool. Also works for tools that this chat is not
-    offered, because a model may call such tools nevertheless."""
+    """Return whether the arguments of the tool `name` are hidden from clients. The function also finds tools that are
+    not offered in this chat, because a model may call such tools nevertheless."""
     tool = tools.get(name) or tools.commit_tool(name)
     return tool is not None and tool.hide_input
 
 
 def hidden_call(call: ToolCall) -> ToolCall:
-    """Return the call as clients see it."""
+    """Return `call` as clients see it, without its arguments."""
     return replace(call, function=replace(call.function, arguments=HIDDEN))
 
 
 def true_call(state: OwnerState, call: ToolCall) -> ToolCall:
-    """Return the call as the model wrote it."""
+    """Return `call` with the arguments that the model wrote."""
     written = state.private.hidden_arguments.get(call.id)
     return call if written is None else replace(call, function=replace(call.function, arguments=written))
 

@@ -1,7 +1,8 @@
-"""The tools' memory of a chat: small JSON values by key, some with an expiry. Pure.
+"""Keeps the memory of a chat's tools: small JSON values by key, some of which expire.
 
-The memory is private: clients, other chats and exports do not contain it. A value is written in the entry that has the
-call's result, so a call that runs again after a crash finds the same values. Expiry times use the clock of the log.
+The functions are pure. The memory is private: clients and other chats cannot read it, and exports do not contain it. A
+value is written in the same entry as the call's result, so a call that runs again after a crash finds the same values.
+Expiry times use the clock of the log.
 """
 
 import msgspec
@@ -23,9 +24,9 @@ def recall(state: OwnerState, now_ms: int) -> JsonObject:
 
 
 def remember(builder: EntryBuilder, result: ToolResult) -> ToolResult:
-    """Store the values that `result` wants to keep, and remove expired ones. If the memory would become too large,
-    nothing is stored and the returned result says so. The result does not count as failed, because the call has had its
-    effect."""
+    """Store the values in the memory patch of `result`, and remove expired values. If the memory would become too
+    large, nothing is stored and the returned result says so. The returned result does not count as failed, because the
+    call has already had its effect."""
     if not result.memory_patch:
         return result
     now = recall(builder.state, builder.now_ms)

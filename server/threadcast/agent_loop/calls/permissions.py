@@ -1,7 +1,8 @@
 """Compares tools with the permissions that people gave for them (PROTOCOL §11).
 
-A permission keeps a digest of each tool that it covers: of the tool's name, description and input schema. A tool with
-another digest, or a tool that appeared later, needs a new decision, and the question shows the difference. Pure.
+A permission keeps a digest of the name, description and input schema of each tool that it covers. A tool whose digest
+has changed, or a tool that was added later, needs a new decision. The question to a person then shows the difference.
+The functions are pure.
 """
 
 import msgspec
@@ -16,12 +17,13 @@ from threadcast_protocol.wire.tool_names import all_of_server, mcp_server_of
 __all__ = ["digest_of", "permission_of", "rule_of", "shown_with"]
 
 DEFINITION_MAX_BYTES = 16_384
-"""Maximum bytes of a definition that a chat keeps and a question shows, as JSON. Most have less than 2 kB. Of a longer
-definition only the digest is kept."""
+"""The maximum size, as JSON, of a tool definition that a chat keeps and a question shows. Most definitions have less
+than 2 kB. Only the digest of a longer definition is kept."""
 
 DEFINITIONS_MAX_BYTES = 65_536
-"""Maximum bytes of the definitions that a permission keeps, since every checkpoint of the chat contains them. Shorter
-definitions are kept first, so that a long definition displaces no shorter definition."""
+"""The maximum total size of the definitions that a permission keeps. The size is limited because every checkpoint of
+the chat contains these definitions. Shorter definitions are kept first, so that a long definition does not displace
+shorter definitions."""
 
 _RULES = {
     "changed": "the tool has changed since it was always allowed",
@@ -33,11 +35,11 @@ _canonical = msgspec.json.Encoder(order="sorted")
 
 
 def permission_of(state: OwnerState, tool: Tool) -> tuple[bool, ToolChange | None]:
-    """Return whether a permission covers `tool` as it is now, and otherwise the reason why an existing permission does
-    not; None if there is no permission.
+    """Return whether a permission covers the present definition of `tool`, and a `ToolChange`. The change says why an
+    existing permission does not cover `tool`. It is None if `tool` is covered or if there is no permission.
 
-    A permission without definitions, given to an older version, covers the operator's own tools. Such a permission does
-    not cover tools of an MCP server, because the operator does not write their definitions.
+    A permission that was given to an older version has no definitions. Such a permission covers the operator's own
+    tools. It does not cover tools of an MCP server, because the operator does not write the definitions of these tools.
     """
     private = state.private
     change: ToolChange | None = None
@@ -59,14 +61,14 @@ def permission_of(state: OwnerState, tool: Tool) -> tuple[bool, ToolChange | Non
 
 
 def rule_of(change: ToolChange | None) -> str:
-    """Return the rule that a question names."""
+    """Return the text for the field `rule` of a question."""
     return "policy: ask" if change is None else _RULES[change.kind]
 
 
 def shown_with(state: OwnerState, name: str, table: ChatTools) -> tuple[str, dict[str, KeptDefinition]] | None:
-    """Return the definitions that a permission for the tool `name` may cover, with the permission's widest name: those
-    of all tools of the same MCP server, or of this tool alone. Returns None if the state already has the same
-    definitions."""
+    """Return the widest name that a permission for the tool `name` may have, and the tool definitions that this
+    permission covers. For a tool of an MCP server, these are the definitions of all tools of the same server. For any
+    other tool, it is the tool's own definition. Returns None if the state already has the same definitions."""
     widest = all_of_server(name)
     kept = {tool.name: _kept(tool) for tool in table.all if all_of_server(tool.name) == widest}
     left = DEFINITIONS_MAX_BYTES

@@ -1,8 +1,8 @@
-"""Shows the payloads and the preview of a tool's result, and plans the call that carries an accepted preview out
+"""Shows the payloads and the preview of a tool's result, and plans the call that carries out an accepted preview
 (PROTOCOL §11).
 
-Pure; called when a tool has ended, and by the plan while the open run is a commit. Data that does not fit the schema of
-its type is not shown; the model is told which part does not fit.
+The functions are pure. They are called when a tool has ended, and during planning while the open run is a commit. Data
+that violates the schema of its type is not shown. A note to the model then says which part of the data is invalid.
 """
 
 import msgspec
@@ -38,15 +38,15 @@ PREVIEW_SENT = (
 )
 
 VALIDATION_ERROR = "_validation_error"
-"""The suffix of a payload type in the type of its errors (GATE-4)."""
+"""The suffix that is added to a payload type to name the type of its validation errors (GATE-4)."""
 
 NOT_RUN_BY_SERVER = frozenset({"deny", "client", "preview"})
-"""Policies of tools that cannot carry a preview out."""
+"""The policies of tools that cannot carry out an accepted preview."""
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The parts of a tool's result. `result` is what the model gets; `payloads` are shown to people and have no message
-    id yet; `preview` waits for a decision."""
+    """The parts of a tool's result. The model gets `result`. People see `payloads`, which have no message id yet.
+    `preview` waits for a decision."""
 
     result: ToolResult
     payloads: list[PayloadAdded] = []
@@ -54,8 +54,9 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def shown_of(builder: EntryBuilder, call: ToolCall, tool: Tool | None, result: ToolResult, table: ChatTools) -> Shown:
-    """Return the parts of `result`. A preview is shown alone, and the model gets only a fixed sentence. Data that
-    violates the schema of its type is not shown, and the model is told which part violates the schema."""
+    """Return the parts of `result`. A preview is shown without other payloads, and the model gets only the text
+    PREVIEW_SENT. Data that violates the schema of its type is not shown, and a note in the model's result says which
+    part is invalid."""
     if tool is not None and not result.failed:
         if result.preview is not None:
             return _preview(builder, call, tool, result, table)
@@ -115,7 +116,8 @@ def _preview(builder: EntryBuilder, call: ToolCall, tool: Tool, result: ToolResu
 
 
 def next_commit(builder: EntryBuilder, run: Run, commit: Commit, table: ChatTools) -> Step | None:
-    """Announce the commit's call and return its step, or end the commit's run when the call has been answered."""
+    """Announce the call of `commit` and return its step. If the call has been answered, end the run of the commit and
+    return None. If the call cannot run, settle the commit as failed and return None."""
     if run.calls_count:
         end_run(builder, "complete")
         return None
@@ -143,7 +145,7 @@ def next_commit(builder: EntryBuilder, run: Run, commit: Commit, table: ChatTool
 
 
 def _why_not(tool: Tool, commit: Commit) -> str:
-    """Return why the tool may not run for the accepting user; '' if it may."""
+    """Return the reason why `tool` may not run for the user who accepted the preview, or '' if the tool may run."""
     role = tool.traits.required_role
     if tool.policy in NOT_RUN_BY_SERVER:
         return f"its policy is {tool.policy}"
@@ -151,7 +153,8 @@ def _why_not(tool: Tool, commit: Commit) -> str:
 
 
 def _misfit(preview: PayloadAdded | None, tool: Tool, table: ChatTools) -> str:
-    """Return how the accepted object violates its schema; '' if it does not. The user may have edited the object."""
+    """Return how the accepted object violates its schema, or '' if the object is valid. An accepted object may be
+    invalid because the user may have edited it."""
     if preview is None:
         return ""
     kind, name = table.profile.payload_types.get(preview.payload_type), preview.payload_type
@@ -167,8 +170,8 @@ def has_begun_commit(run: Run, commit: Commit, table: ChatTools) -> bool:
 
 
 def recover_commit(builder: EntryBuilder, run: Run, commit: Commit, table: ChatTools) -> None:
-    """Settle a commit whose owner died. A call that was started and not answered runs again only if its tool allows
-    that (DESIGN §7)."""
+    """Settle a commit whose owner died. A call that was started but not answered runs again only if its tool is safe or
+    idempotent (DESIGN §7)."""
     if not has_begun_commit(run, commit, table):
         return
     arguments: JsonObject = read_arguments(commit.arguments) or {}

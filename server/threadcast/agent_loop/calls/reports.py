@@ -15,7 +15,8 @@ __all__ = ["reporter"]
 def reporter(
     state: OwnerState, step: RunTool, offer: Callable[[ToolStatus | Emitted], None]
 ) -> Callable[[Report], None]:
-    """Return the callback to which the tool of `step` reports. `offer` publishes an event and never waits."""
+    """Return the callback that receives the reports of the tool of `step`. `offer` publishes an event and must not
+    wait."""
 
     def report(progress: Report) -> None:
         if isinstance(progress, ClientEvent):

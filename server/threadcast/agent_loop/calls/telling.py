@@ -1,8 +1,9 @@
-"""Divides a tool's result into the text for the model and the text for clients; clients see the whole result, a
+"""Divides a tool's result into the text for the model and the text for clients. Clients see the whole result, a
 summary, or nothing (TOOL-8, EVT-10).
 
-Pure, apart from an author's own summarizer; if that fails, the result is hidden. The loop calls `tell` before images
-and long texts are stored as blobs, so that no part of a hidden result gets a public address.
+The functions are pure, except for a tool author's own summarizer. If this summarizer fails, a note replaces the result.
+The loop calls `tell` before images and long texts are stored as blobs, so that no part of a hidden result gets a public
+address.
 """
 
 import re
@@ -23,11 +24,12 @@ from threadcast_protocol.wire.bodies import read_json
 __all__ = ["HIDDEN", "SUMMARY_MAX_CHARACTERS", "Told", "summarized", "tell"]
 
 HIDDEN = "[Only the model reads this result.]"
-"""The text that clients see in place of a hidden result. A hidden tool's error is hidden, too, because an error may
-quote hidden data."""
+"""The text that clients see in place of a hidden result. If a tool's results are hidden, its errors are hidden, too,
+because an error may quote hidden data."""
 
 SUMMARY_MAX_CHARACTERS = 300
-"""The maximum length of a first sentence or line, which fills two lines of a tool panel."""
+"""The maximum length of a summary that is the first sentence or line of a result. A text of this length fills two lines
+of a tool panel."""
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。])\s|\n")
 
@@ -35,15 +37,15 @@ _log = structlog.get_logger()
 
 
 class Told(msgspec.Struct, frozen=True):
-    """A divided result. `result` is what clients see; `withheld` is the text that the model reads instead, None if the
-    model reads the same."""
+    """A divided result. Clients see `result`. The model reads the text `withheld` instead, or the same result as
+    clients if `withheld` is None."""
 
     result: ToolResult
     withheld: str | None = None
 
 
 def tell(result: ToolResult, tool: Tool | None) -> Told:
-    """Divide a result by the traits of its tool."""
+    """Divide a result according to the traits of its tool."""
     if tool is None:
         return Told(result)
     traits = tool.traits
@@ -59,8 +61,8 @@ def tell(result: ToolResult, tool: Tool | None) -> Told:
 
 
 def summarized(text: str, summarize: Summarizer) -> str:
-    """Return the summary of a result's text by `summarize`. If `summarize` is a list of fields and the text is not
-    JSON, the summary is the first sentence, so that no other field is shown."""
+    """Return the summary that `summarize` makes of a result's text. If `summarize` is a list of fields and the text is
+    not JSON, the summary is only the first sentence, because the whole text might contain other fields."""
     if callable(summarize):
         try:
             return str(summarize(text))
@@ -75,8 +77,8 @@ def summarized(text: str, summarize: Summarizer) -> str:
 
 
 def _only(value: object, fields: Sequence[str]) -> object:
-    """Return these fields of an object, or of each object in a list; `a.b` means the field b of the object, or objects,
-    at a."""
+    """Return `value` with only the given fields; if `value` is a list, this applies to each object in the list. The
+    field `a.b` means the field b of the object, or of each object in the list, at a."""
     if isinstance(value, list):
         return [_only(each, fields) for each in value]
     if not isinstance(value, dict):
@@ -89,8 +91,8 @@ def _only(value: object, fields: Sequence[str]) -> object:
 
 
 def _payloads(result: ToolResult, tool: Tool) -> list[Payload]:
-    """Return the result's JSON as a payload, if the tool names a payload type and made no payload itself. A list
-    becomes `{items}`."""
+    """Return the JSON of a result as a payload, if the tool's traits name a payload type. Called only for a result
+    without payloads. A JSON list becomes an object with the field `items`."""
     if not tool.traits.payload_type or result.failed or tool.policy == "preview":
         return []
     try:

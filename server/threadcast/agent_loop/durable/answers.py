@@ -1,7 +1,7 @@
 """The answers of a durable agent: text that streams into the chat and survives crashes.
 
-Clients still show an unfinished answer after a crash. The agent writes the answer again. While the text is the same,
-nothing is sent (`shown_text.py`); at the first difference the message is removed and a new message begins.
+Clients still show an unfinished answer after a crash. The agent writes the answer again. While the new text equals the
+shown text, nothing is sent (`shown_text.py`). At the first difference the message is removed and a new message begins.
 """
 
 import asyncio
@@ -43,14 +43,14 @@ from threadcast_protocol.wire.messages import JsonObject, text_of
 __all__ = ["KeepValue", "write_answer", "write_message"]
 
 KeepValue: TypeAlias = Callable[[Operation, Any], Awaitable[Operation]]
-"""Returns the record of an operation that has ended with a private value."""
+"""A function that adds a private value to the record of an operation and returns the new record."""
 
 _log = structlog.get_logger()
 
 
 async def write_answer(execution: Execution, written: Any, args: Sequence[Any], kwargs: JsonObject) -> str:
-    """Write an answer, or return the text of the finished one. Raises StepFailed: the function that writes the answer
-    raised an exception."""
+    """Write an answer and return its text. An answer that is already finished is not written again. Raises StepFailed:
+    the function that writes the answer raised an exception."""
     name = "text" if isinstance(written, str) else getattr(written, "__name__", type(written).__name__)
     branch, key, found = await execution.begin("answer", name)
     if found is None or found.status == "begun":
@@ -69,7 +69,8 @@ async def write_message(
     extra: JsonObject,
     keep_value: KeepValue,
 ) -> Operation:
-    """Write a message of a framework with its calls and payloads, or return the record of the finished one."""
+    """Write a message of a framework with its calls and payloads, and return the record of the message. A message that
+    is already finished is not written again."""
     async with execution.operation(key) as (branch, found):
         if found is None or found.status == "begun":
             writing = _Writing(execution, branch, key, found, name, extra=extra, keep_value=keep_value)
@@ -78,8 +79,8 @@ async def write_message(
 
 
 class _Writing:
-    """The writing of one answer. With `keep_value`, which records a private value, the answer is a message of a
-    framework: the message may have calls, payloads and a private value, and an empty message is removed."""
+    """The writing of one answer. With `keep_value`, the answer is a message of a framework. Such a message may have
+    calls, payloads and a private value, which `keep_value` records. An empty message of a framework is removed."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class _Writing:
                     return await self._write(written, args, kwargs)
 
     async def _write(self, written: Any, args: Sequence[Any], kwargs: JsonObject) -> Operation:
-        """Write the answer while nothing else is added to the path."""
+        """Write the answer while the caller prevents other additions to the path."""
         execution = self._execution
         await self._begin()
         draft = execution.chat.state.draft
@@ -181,7 +182,7 @@ class _Writing:
         return begun
 
     async def _take(self, piece: object) -> None:
-        """Send the new part of a piece."""
+        """Send the part of `piece` that clients do not show yet."""
         if self._keep_value is not None and isinstance(piece, Recorded):
             self._value = piece.value
             return
@@ -199,7 +200,7 @@ class _Writing:
             return
         await self._send(*new)
         if not new and not isinstance(delta, AgentDataDelta):
-            self._assembler.feed(delta)  # so that its limits and usage count the shown text
+            self._assembler.feed(delta)  # so that the assembler's limits and usage include the shown text
 
     async def _send(self, *deltas: Delta) -> None:
         for delta in deltas:
@@ -211,7 +212,7 @@ class _Writing:
                 await self._execution.stream(self._branch, op)
 
     async def _send_rest(self) -> None:
-        """Send how long the agent has thought, if its answer ends with its reasoning."""
+        """Send how long the agent has thought, if the answer ends with reasoning."""
         for op in ops_of((), self._assembler, self._thinking, is_end=True):
             await self._execution.stream(self._branch, op)
 
@@ -229,7 +230,7 @@ class _Writing:
         await self._send(*written)
 
     def _end(self, builder: EntryBuilder, error: OperationError | None) -> Operation:
-        """Finish the message and record the end."""
+        """Finish the message and record the end of the operation."""
         begun = self._begun
         if begun is None:  # impossible: `_begin` has set it
             return Operation(kind="answer", name=self._name)
@@ -290,7 +291,8 @@ class _Writing:
 
 
 def _takes_shown(written: Any) -> bool:
-    """Return whether the function itself can continue a text that is already shown."""
+    """Return whether `written` is a function with a parameter `shown`, which receives the text that clients already
+    show."""
     if not callable(written):
         return False
     try:
@@ -301,7 +303,8 @@ def _takes_shown(written: Any) -> bool:
 
 
 async def _pieces(written: Any, args: Sequence[Any], kwargs: JsonObject) -> AsyncGenerator[object]:
-    """Yield the pieces of a text, a piece, or a function that is called with the arguments."""
+    """Yield the pieces of `written`, which is a text, a single piece, or a function that is called with the
+    arguments."""
     if not callable(written):
         yield written
         return

@@ -1,4 +1,4 @@
-"""The questions of a durable agent to the people in its chat."""
+"""Asks the people in a chat the questions of its durable agent."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,7 +31,8 @@ def question_of(text: str, options: Sequence[str], schema: JsonObject | None) ->
 async def ask_question(
     execution: Execution, branch: Branch, key: str, found: Operation | None, question: Question
 ) -> Any:  # Any: JSON that fits the question
-    """Ask, or return the recorded answer. Raises Rejected: the person declined to answer."""
+    """Ask people `question` and return their answer, or return the recorded answer. Raises Rejected: the person
+    declined to answer."""
     if found is None:
         run, durable = execution.run_open, execution.durable
         value = encoded(question)
@@ -66,7 +67,8 @@ async def ask_question(
 
 
 def _ref(run_id: str, restarts: int, key: str) -> str:
-    """Return the id of a question: of its key, or of a digest of the key that a framework has chosen."""
+    """Return the id of a question. The id contains the key of the operation, or a digest of a key that a framework has
+    chosen."""
     named = digest([key])[:32] if key.startswith("@") else key.replace(".", "-")
     return f"ask-{run_id}-{restarts}-{named}"
 

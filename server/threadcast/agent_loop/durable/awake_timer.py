@@ -7,7 +7,7 @@ __all__ = ["AwakeTimer"]
 
 
 class AwakeTimer:
-    """Calls `on_late` after `seconds`, unless the timer is stopped or rewound before."""
+    """Calls `on_late` after `seconds`, unless the timer is stopped or rewound earlier."""
 
     def __init__(self, seconds: float, on_late: Callable[[], None]) -> None:
         self.seconds = seconds
@@ -15,12 +15,12 @@ class AwakeTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Start, unless the timer runs."""
+        """Start the timer, unless it already runs."""
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self.seconds, self._on_late)
 
     def rewind(self) -> None:
-        """Begin again, if the timer runs."""
+        """Start the timer again with its full time, if it runs."""
         if self._timer is not None:
             self.stop()
             self.start()

@@ -1,7 +1,7 @@
-"""The branches of a durable function: which task runs which branch, and whether any branch still works.
+"""Tracks the branches of a durable function: which task runs which branch, and whether any branch still works.
 
-The function itself is the first branch; `gather` and `first` begin further ones. Each branch numbers its operations, so
-that the keys of operations do not depend on the order in which branches happen to run.
+The function itself is the first branch; `gather` and `first` begin further branches. Each branch numbers its own
+operations. Therefore the keys of operations do not depend on the order in which branches happen to run.
 """
 
 import asyncio
@@ -17,27 +17,27 @@ from threadcast.base.boundary import pass_on
 __all__ = ["CLEANUP_SECONDS", "AgentHalted", "Branch", "Branches", "Ended"]
 
 CLEANUP_SECONDS = 1.0
-"""Seconds for the `finally` blocks of a function or branch that is cancelled."""
+"""The maximum seconds for the `finally` blocks of a cancelled function or branch."""
 
 _log = structlog.get_logger()
 
 Ended: TypeAlias = tuple[Any, BaseException | None]
-"""The result of a branch, or its error."""
+"""The result of a branch, and the error with which the branch has ended, or None."""
 
 
 _around: ContextVar["Branch | None"] = ContextVar("the branch that has started the running task", default=None)
 
 
 class AgentHalted(BaseException):
-    """Ends the function from inside an operation. The class is not a subclass of `Exception`, so that the function does
-    not handle it as its own error."""
+    """Ends the function from inside an operation. The class is not a subclass of `Exception`, so that the function's
+    handlers of `Exception` do not catch the error."""
 
 
 class Branch:
     """One branch. `key` is '' for the function itself. `inside` names the step that runs now, in which the context must
-    not be used. `in_effect`: a step, call or answer runs. `is_over`: another branch of the same `first` has ended
-    earlier. `open_count` counts the unfinished branches that this branch began; with `until_first` it waits for only
-    one of them."""
+    not be used. `in_effect` is true while a step, call or answer runs. `is_over` is true if another branch of the same
+    `first` has ended earlier. `open_count` is the number of unfinished branches that this branch has begun. If
+    `until_first` is true, this branch waits for only one of these branches."""
 
     def __init__(self, key: str, parent: "Branch | None" = None) -> None:
         self.key = key
@@ -66,8 +66,8 @@ class Branch:
 
 
 class Branches:
-    """All branches of one function. `on_change` is called when a branch begins to wait or to work, and `on_end` with a
-    branch that has ended, and with its error. `on_end` may raise AgentHalted."""
+    """All branches of one function. `on_change` is called when a branch begins to wait or to work. `on_end` is called
+    with each branch that has ended, and with the branch's error or None. `on_end` may raise AgentHalted."""
 
     def __init__(self, on_change: Callable[[], None], on_end: Callable[[Branch, BaseException | None], None]) -> None:
         self._of_task: dict[asyncio.Task[Any], Branch] = {}
@@ -75,7 +75,7 @@ class Branches:
         self._resting: set[Branch] = set()
         self._seam_waits: dict[Branch, tuple[int, bool]] = {}
         self.uses_seam = False
-        """Whether a framework runs in the function: one of its tasks may then begin an operation at any moment."""
+        """Whether a framework runs in the function. A task of the framework may begin an operation at any moment."""
         self._on_change = on_change
         self._on_end = on_end
 
@@ -86,7 +86,7 @@ class Branches:
 
     @property
     def any_awake(self) -> bool:
-        """Whether a branch runs code of the operator."""
+        """Whether any branch runs code of the operator."""
         return bool(self._working - self._resting)
 
     def current(self) -> Branch:
@@ -107,8 +107,8 @@ class Branches:
     def start(
         self, coroutine: Coroutine[Any, Any, Any], key: str = "", parent: Branch | None = None
     ) -> "asyncio.Task[Ended]":
-        """Run `coroutine` as a branch, in a task that returns its result or its error and raises nothing but
-        CancelledError."""
+        """Run `coroutine` as a branch. The returned task returns the result or the error of `coroutine`, and raises
+        only CancelledError."""
         branch = Branch(key, parent)
         task = asyncio.create_task(self._run(coroutine, branch), name=f"agent branch {key or 'main'}")
         self._of_task[task] = branch
@@ -132,7 +132,7 @@ class Branches:
                 return None, halted
             return ended
         finally:
-            # counted at once, so that never all branches seem to wait
+            # counted without an await, so that the branches never all seem to wait in between
             if (parent := branch.parent) is not None:
                 parent.open_count -= 1
                 if parent.until_first or not parent.open_count:
@@ -187,7 +187,8 @@ class Branches:
 
     @contextmanager
     def resting(self, branch: Branch) -> Iterator[None]:
-        """Count `branch` as working, but not as awake, during the block: it runs a tool, whose own deadline applies."""
+        """Count `branch` as working, but not as awake, during the block. A branch rests while it waits for the path, or
+        while it runs a tool, which has its own deadline."""
         self._resting.add(branch)
         self._on_change()
         try:
@@ -205,8 +206,8 @@ class Branches:
         first_index: int = 0,
     ) -> list[Ended | None]:
         """Run `coroutines` as branches of `branch`, numbered from `first_index` on, and return their results in order.
-        With `on_first`, wait for only one of them, call `on_first` with its index, and cancel the others, for which
-        None is returned."""
+        With `on_first`, wait until one branch has ended, call `on_first` with the index of this branch, and cancel the
+        other branches. The results of the cancelled branches are None."""
         branch.open_count, branch.until_first = len(coroutines), on_first is not None
         tasks = [self.start(each, f"{key}.{index}", branch) for index, each in enumerate(coroutines, first_index)]
         self._working.discard(branch)
@@ -226,7 +227,7 @@ class Branches:
             await self._end(tasks)
 
     async def end_all(self) -> None:
-        """Cancel all branches, and wait until they have ended, for at most `CLEANUP_SECONDS`."""
+        """Cancel all branches, and wait at most `CLEANUP_SECONDS` for their end."""
         await self._end(list(self._of_task))
 
     async def _end(self, tasks: Sequence["asyncio.Task[Any]"]) -> None:

@@ -1,8 +1,9 @@
-"""Calls of tools by a durable agent: the same policies, approvals, deadlines and results as for models.
+"""Carries out the tool calls of a durable agent, with the same policies, approvals, deadlines and results as for
+models.
 
-Each call has its own message of the assistant with its tool message behind it, so that clients and later models read a
-valid conversation. The tool message is the record of the call's end; the journal keeps the returned value only if the
-message has it in another form.
+Each call of `run_call` has its own message of the assistant, followed by a tool message, so that clients and later
+models read a valid conversation. The tool message is the record of the call's end. The journal stores the returned
+value only if the tool message has the value in another form.
 """
 
 import asyncio
@@ -47,8 +48,8 @@ CallRunner: TypeAlias = Callable[[RunTool], Awaitable[EndedCall | None]]
 """Runs the tool of an announced call; returns None if the run has ended."""
 
 VALUE_MAX_BYTES = 1_000_000
-"""The largest value of a call that the journal keeps. For a larger value, the agent receives the text that a model
-would read, which is shortened."""
+"""The maximum bytes of a call's value in the journal. In place of a larger value, the agent receives the shortened text
+that a model would read."""
 
 
 async def run_call(execution: Execution, calls: CallRunner, name: str, args: JsonObject) -> Any:
@@ -75,8 +76,9 @@ async def run_call(execution: Execution, calls: CallRunner, name: str, args: Jso
 
 
 class FrameworkCall:
-    """A call in a message of a framework, which `run` carries out inside the framework. `keep_value` records a private
-    value. `has_run`: the framework has carried the call out already, so no person is asked."""
+    """A call in a message of a framework. `run` carries out the call inside the framework. `keep_value` records the
+    call's private value. If `has_run` is true, the framework has already carried out the call, so no person is
+    asked."""
 
     def __init__(self, call: ToolCall, run: CallFunction, keep_value: KeepValue, *, has_run: bool = False) -> None:
         self.call = call
@@ -103,19 +105,20 @@ class FrameworkCall:
         return value
 
     async def kept(self) -> Operation | None:
-        """Return the record of the private value; None if there is none."""
+        """Return the record of the call's private value, or None if the call has no private value."""
         if self.returned is None:
             return None
         return await self._keep_value(Operation(kind="value", ref=self.call.id), self.returned.value)
 
 
 def returned_key(call_id: str) -> str:
-    """Return the key of the private value of a call."""
+    """Return the journal's key of the private value of a call."""
     return f"@returned:{call_id}"
 
 
 async def run_framework_call(execution: Execution, calls: CallRunner, of_framework: FrameworkCall) -> Operation | Any:
-    """Carry out a call of a framework. Returns the record of its private value, or its value if there is no record.
+    """Carry out a call of a framework. Returns the record of the call's private value, or the value of the call if
+    there is no such record.
 
     Raises:
         CallFailed, CallDenied, OutcomeUnknown: raised as by `Seam.call`.
@@ -135,7 +138,7 @@ async def run_framework_call(execution: Execution, calls: CallRunner, of_framewo
 
 
 def _begin(execution: Execution, builder: EntryBuilder, key: str, name: str, arguments: str, wanted: str) -> Operation:
-    """Add the message that makes the call."""
+    """Add the assistant's message with the call, and record that the call has begun."""
     durable = execution.durable
     call = ToolCall(id=builder.new_id("call"), index=0, function=FunctionCall(name, arguments))
     builder.add_message(
@@ -181,7 +184,7 @@ async def _go_on(
                     await execution.commit(branch, lambda builder: must_ask(builder, begun.ref))
                     return
                 if of_framework is not None and of_framework.unfinished is not None:
-                    # a call that is about to run has the same gate
+                    # resets the gate to that of a call that is about to run
                     again = CallDecided(tool_call_id=begun.ref, accepted=True)
                     await execution.commit(branch, lambda builder: builder.note(again))
                     raise of_framework.unfinished
@@ -189,14 +192,14 @@ async def _go_on(
                 await execution.commit(
                     branch, lambda builder: _end(execution, builder, key, begun, step, ended, returned)
                 )
-    if isinstance(step, str):  # computed once, because the values that the call needs may change meanwhile
+    if isinstance(step, str):  # waits only once, because the call may then wait for another event
         at_client = (call for call in execution.chat.state.runtime.ide_calls if call.tool_call_id == begun.ref)
         deadline_ms = next((call.deadline_at for call in at_client), None)
         await execution.wait_once(branch, Wait(key=key, on=step, ref=begun.ref), deadline_ms)
 
 
 def must_ask(builder: EntryBuilder, call_id: str) -> None:
-    """Record that a person must approve the call, whatever its tool's policy. If the call has begun, it is opened
+    """Record that a person must approve the call, whatever the policy of its tool is. A call that has begun is opened
     again."""
     record(builder, need_key(call_id), Operation(kind="need", ref=call_id))
     builder.note(CallAsked(tool_call_id=call_id, input_hash=""))
@@ -205,8 +208,8 @@ def must_ask(builder: EntryBuilder, call_id: str) -> None:
 def _announce(
     execution: Execution, builder: EntryBuilder, call_id: str, *, has_run: bool = False
 ) -> RunTool | str | None:
-    """Announce the call. Returns the step that runs the call, or what the call waits for, or None if the call was
-    answered."""
+    """Announce the call. Returns the step that runs the call. If the call waits, returns the kind of the awaited event,
+    `client` or `decision`. Returns None if the call was answered."""
     tools = execution.chat.tools()
     answer_overdue(builder, tools)
     state = builder.state
@@ -243,7 +246,7 @@ def _end(
     ended: EndedCall,
     returned: Operation | None = None,
 ) -> None:
-    """Add the call's result, and record its value if the message has the value in another form."""
+    """Add the call's result, and record the call's value if the tool message has the value in another form."""
     if all(call.id != step.call.id for call in open_calls(builder.state)):
         return
     result = replace(ended.done.result, content=ended.kept.content)
@@ -267,7 +270,7 @@ def _end(
 
 
 def _value_of(message: Message, ended: Operation, execution: Execution) -> Any:
-    """Return the value of an answered call, or raise its error."""
+    """Return the value of an answered call, or raise the call's error."""
     outcome = message.extra.get("outcome")
     text = message.content if isinstance(message.content, str) else ""
     if not message.tool_failed:

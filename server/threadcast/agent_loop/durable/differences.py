@@ -15,8 +15,8 @@ _PACKAGE = str(Path(__file__).parents[2])
 
 
 def difference(found: Operation, kind: str, name: str, digest: str) -> str:
-    """Return the sentence about an operation that differs from the recorded operation. Call this function from the
-    operation, so that the sentence names the line of the operator's code."""
+    """Return the error text for an operation that differs from the recorded operation `found`. Call this function
+    inside the operation, so that the text names the line of the operator's code."""
     recorded, now = f"{found.kind} {found.name}".rstrip(), f"{kind} {name}".rstrip()
     what = f"{now} with other arguments" if recorded == now and found.digest != digest else now
     frame = sys._getframe(1)
@@ -29,8 +29,8 @@ def difference(found: Operation, kind: str, name: str, digest: str) -> str:
 
 
 def early_end(left: Operation, function: Callable[..., Any], wrong: BaseException | None) -> str:
-    """Return the sentence about a function that has ended, with the error `wrong` or without an error, although the log
-    has the further operation `left`."""
+    """Return the error text for a function that has ended although the log has the further operation `left`. `wrong` is
+    the error with which the function has ended, or None."""
     code = inspect.unwrap(function).__code__
     ends = "ends" if wrong is None else f"ends with {name_of(wrong)}"
     return _changed(

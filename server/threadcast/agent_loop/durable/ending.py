@@ -1,4 +1,4 @@
-"""Ends the run of a durable function according to the function's end: complete, restarted, or with an error. Pure."""
+"""Ends the run of a durable function that is complete, has failed, or must restart. Pure."""
 
 from collections.abc import Mapping
 
@@ -26,7 +26,7 @@ _log = structlog.get_logger()
 
 
 class Halt(Exception):
-    """The run ends by the server's decision: `code` is nondeterminism or limit."""
+    """The reason why the server ends a run. `code` is `nondeterminism` or `limit`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Halt(Exception):
 
 
 class Restart(Exception):
-    """The function begins again with `state`, which is JSON text."""
+    """Ends an execution because the function must begin again with `state`, which is JSON text."""
 
     def __init__(self, state: str) -> None:
         super().__init__("restart")
@@ -51,8 +51,9 @@ def end_function(
     ended: Ended,
     pending: Mapping[str, Operation],
 ) -> Step:
-    """End the run. `why` is the server's reason, if any; otherwise `ended` is the function's result or its error.
-    `pending` are records that have not been part of an append yet."""
+    """End the run, or restart the function, and return the next step. `why` is the server's reason, or None. Without
+    such a reason, `ended` decides how the run ends; `ended` has the function's result and error. `pending` are records
+    that have not been part of an append yet."""
     result, wrong = ended
     if result is not None:
         _log.warning("agent.result_ignored", agent=agent.name, hint="only ctx.answer writes into the chat")
@@ -71,7 +72,7 @@ def end_function(
     else:
         for key, operation in pending.items():
             record(builder, key, operation)
-        if builder.state.runtime.pause_reasons:  # of a branch that did not win `first`
+        if builder.state.runtime.pause_reasons:  # questions of a branch that lost a `first`
             builder.say(PauseCleared())
         end_run(builder, "complete")
     return advance(builder, table)

@@ -1,8 +1,9 @@
-"""Runs a durable function until it ends, or until all its branches wait for something outside.
+"""Runs a durable function until the function ends, or until all its branches wait for events outside the function.
 
-All state of an execution is also in the log: an execution may be dropped at any moment, and the next execution runs the
-function from the top with the journal. It is the only module that writes to the log for the function's operations,
-which `operations.py`, `calls.py` and `answers.py` implement.
+All state of an execution is also in the log. Therefore an execution may be dropped at any moment. The next execution
+runs the function from its beginning, and takes the results of earlier operations from the journal. The modules
+`operations.py`, `calls.py`, `answers.py` and `seam.py` implement the operations, and write to the log only through an
+`Execution`.
 """
 
 import asyncio
@@ -37,24 +38,25 @@ __all__ = ["JOURNAL_MAX_BYTES", "OPERATIONS_MAX_COUNT", "Execution"]
 
 OPERATIONS_MAX_COUNT = 10_000
 JOURNAL_MAX_BYTES = 8_000_000
-"""The maximum number of operations of a run, and the maximum bytes of its journal. Agents without an end begin again
-with `ctx.restart`."""
+"""The maximum number of operations of a run, and the maximum bytes of its journal. An agent that never ends must begin
+again with `ctx.restart`."""
 
 SETTLE_SECONDS = 0.05
 """If a framework runs in the function, the function is suspended only after all its operations have waited for this
-time, since the framework may be about to begin another operation, such as the second of two parallel calls."""
+time. During this time the framework may begin another operation, such as the second of two parallel calls."""
 
 SOON_SECONDS = 1.0
-"""If a branch sleeps for less than this time, the function stays in memory, because suspending it would cost more."""
+"""If a branch sleeps for at most this time, the function stays in memory, because suspending the function would cost
+more."""
 
 _T = TypeVar("_T")
 _log = structlog.get_logger()
 
 
 class Execution:
-    """One execution of the durable function of `agent`. `awake_seconds` is the longest time without the begin or end of
-    an operation, while the function itself works. `new_call_id` makes ids of calls. `effects_count` counts the steps
-    and calls that run now and may not run twice."""
+    """One execution of the durable function of `agent`. `awake_seconds` is the maximum time for which the function's
+    own code may work without beginning or ending an operation. `new_call_id` makes the ids of calls. `effects_count` is
+    the number of running steps and calls that may not run twice."""
 
     def __init__(self, chat: ChatPort, agent: Agent, awake_seconds: float, new_call_id: Callable[[], str]) -> None:
         self.chat = chat
@@ -78,9 +80,9 @@ class Execution:
         )
         self.effects_count = 0
         self.stays = False
-        """The function is not suspended while it waits, because it holds a connection or a process."""
+        """Whether the function stays in memory while it waits, because it has an open connection or process."""
 
-    # What the operations use.
+    # The members that the operations use.
 
     @property
     def run_open(self) -> Run:
@@ -99,8 +101,8 @@ class Execution:
         return agent
 
     def enter(self, kind: str, name: str, digest: str = "") -> tuple[Branch, str, Operation | None]:
-        """Begin the next operation of the running branch. Returns the branch, the operation's key and its record, None
-        if the operation is new.
+        """Begin the next operation of the running branch. Returns the branch, the operation's key, and the operation's
+        record. The record is None if the operation is new.
 
         Raises:
             AgentHalted: the journal has another operation here, or is full.
@@ -117,7 +119,8 @@ class Execution:
         return branch, key, found
 
     def _recorded(self, key: str) -> Operation | None:
-        """Return the record of an operation. Raises AgentHalted: the operation is new, and the journal is full."""
+        """Return the record of an operation, or None if the operation is new. Raises AgentHalted: the operation is new,
+        and the journal is full."""
         found = self.durable.journal.get(key)
         if found is None:
             if len(self.durable.journal) + len(self.pending) >= OPERATIONS_MAX_COUNT:
@@ -140,8 +143,8 @@ class Execution:
 
     @asynccontextmanager
     async def operation(self, key: str) -> AsyncIterator[tuple[Branch, Operation | None]]:
-        """Begin an operation of a framework with its own key, in any of the function's tasks. Yields its branch and its
-        record; the record is None if the operation is new. Raises as `begin`."""
+        """Begin an operation whose `key` a framework has chosen, in any of the function's tasks. Yields the operation's
+        branch and record. The record is None if the operation is new. Raises the errors of `begin`."""
         await self._admitted()
         if self._is_over:
             raise asyncio.CancelledError
@@ -149,9 +152,9 @@ class Execution:
             yield branch, self._recorded(key)
 
     async def begin(self, kind: str, name: str, digest: str = "") -> tuple[Branch, str, Operation | None]:
-        """Begin an operation that may wait, in the same way as `enter`. A function that continues after the execution
-        is over makes no progress: its operations are refused while it cleans up, and then wait for ever, as during a
-        hand-over of the chat."""
+        """Begin an operation that may wait; otherwise like `enter`. After the execution is over, this method raises
+        CancelledError while the function cleans up, and later waits for ever. It also waits for ever during a hand-over
+        of the chat."""
         await self._admitted()
         return self.enter(kind, name, digest)
 
@@ -159,7 +162,7 @@ class Execution:
         if self._is_abandoned or self._is_held:
             await asyncio.Event().wait()
         if self._is_over:
-            await asyncio.sleep(0.01)  # so that a function that handles every error does not stop the process
+            await asyncio.sleep(0.01)  # a function that catches every error must not block the process
 
     @property
     def is_over(self) -> bool:
@@ -173,8 +176,9 @@ class Execution:
         raise AgentHalted(str(why))
 
     async def commit(self, branch: Branch, write: Callable[[EntryBuilder], _T]) -> _T:
-        """Append what `write` adds, with the pending records. Raises CancelledError if the branch or the execution is
-        over, and AgentHalted if the log can no longer be written."""
+        """Append the changes that `write` adds, together with the pending records. Returns the result of `write`.
+        Raises CancelledError if the branch or the execution is over, and AgentHalted if the log can no longer be
+        written."""
 
         def with_pending(builder: EntryBuilder) -> tuple[_T | None, bool]:
             if self._is_over or branch.is_cancelled or builder.state.private.run is None:
@@ -196,7 +200,7 @@ class Execution:
         return result  # type: ignore[return-value]  # None only if it is gone
 
     async def stream(self, branch: Branch, op: DeltaOp | AgentData) -> None:
-        """Offer a delta of the open answer. Raises as `commit`."""
+        """Offer a delta of the open answer, or data of the agent. Raises the errors of `commit`."""
         if self._is_over or branch.is_cancelled:
             raise asyncio.CancelledError
         try:
@@ -209,13 +213,14 @@ class Execution:
         await self.commit(branch, lambda builder: record(builder, key, operation))
 
     async def wait_for(self, branch: Branch, wait: Wait) -> None:
-        """Wait until `wait` is over; if all other branches wait, too, the function is suspended and needs no worker
-        meanwhile."""
+        """Wait until `wait` is over. While all branches wait, the function may be suspended, and then needs no
+        worker."""
         while not is_over(self.chat.state, wait, self.chat.now_ms()):
             await self.wait_once(branch, wait)
 
     async def wait_once(self, branch: Branch, wait: Wait, deadline_ms: int | None = None) -> None:
-        """Wait until `wait` may be over, or until `deadline_ms` (Unix milliseconds); otherwise like `wait_for`."""
+        """Wait like `wait_for`, but return after the next change of the chat, even if `wait` is not over. Return at
+        `deadline_ms` (Unix milliseconds) at the latest; without `deadline_ms`, at the end of `wait`."""
         end_ms, now_ms = wait.until_ms if deadline_ms is None else deadline_ms, self.chat.now_ms()
         if not is_over(self.chat.state, wait, now_ms):
             self._waits[wait.key] = wait
@@ -230,8 +235,9 @@ class Execution:
 
     @contextmanager
     def effect(self, branch: Branch, *, may_run_twice: bool, rests: bool) -> Iterator[None]:
-        """Count a step or call as running during the block, which also records its end; a hand-over waits for the end
-        of the block. `rests`: the block runs a tool, which has its own deadline."""
+        """Count a step or call as running during the block. The block must also record the end of the step or call. If
+        the step or call may not run twice, a hand-over of the chat waits for the end of the block. `rests` is true if
+        the block runs a tool, which has its own deadline."""
         self.effects_count += not may_run_twice
         branch.in_effect = True
         try:
@@ -257,10 +263,10 @@ class Execution:
     # The execution.
 
     async def run(self, context: AgentContext) -> Step:
-        """Run the function. Returns the next step of the run: `Wait` if the function was suspended.
+        """Run the function, and return the next step of the run. The step is `Wait` if the function was suspended.
 
         Raises:
-            Exception: the log can no longer be written, as from `ChatPort.commit`.
+            Exception: the log can no longer be written; this is the error of `ChatPort.commit`.
         """
         watch = asyncio.create_task(self._watch())
         main = self.branches.start(self._agent.function(context))
@@ -287,11 +293,11 @@ class Execution:
         return await self._finish(result)
 
     def hold(self) -> None:
-        """Begin no further operations, because the chat is handed over."""
+        """Prevent further operations, because the chat is handed over."""
         self._is_held = True
 
     async def quiet(self) -> None:
-        """Wait until no step or call is running that must not run twice."""
+        """Wait until all running steps and calls that must not run twice have ended."""
         while self.effects_count and not self._is_over:
             await self._alarm.wait()
             await asyncio.sleep(0)
@@ -302,12 +308,12 @@ class Execution:
             self._tell_branches()
 
     def _tell_branches(self) -> None:
-        """Tell waiting branches that the chat has changed."""
+        """Wake the waiting branches, because the chat has changed."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def _has_settled(self) -> bool:
-        """Return whether all operations still wait after a moment without a change."""
+        """Return whether all operations still wait after `SETTLE_SECONDS` without a change."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):
                 await self._alarm.wait()
@@ -315,8 +321,8 @@ class Execution:
         return self.branches.all_wait
 
     async def _put_away(self) -> Step | None:
-        """Suspend the function while all branches wait, so that the worker can release the chat. Returns None if a
-        branch no longer needs to wait, or waits only for a moment."""
+        """Suspend the function while all branches wait, so that the worker can release the chat. Returns the next step,
+        or None if a branch no longer needs to wait, or sleeps for at most `SOON_SECONDS`."""
         if not self._waits:
             return None
         waits = [self._waits[key] for key in sorted(self._waits)]
@@ -340,7 +346,7 @@ class Execution:
         return step
 
     async def _finish(self, ended: Ended) -> Step:
-        """End the run as the function did."""
+        """End the run in the same way as the function ended, and return the next step."""
         if self._why is not None and not isinstance(self._why, Halt | Restart):
             raise self._why
         end = partial(end_function, agent=self._agent, why=self._why, ended=ended, pending=self.pending)
@@ -348,7 +354,7 @@ class Execution:
         return await self.chat.commit(lambda builder: end(builder, tools))
 
     def _check_end(self, branch: Branch, wrong: BaseException | None) -> None:
-        """End the run if a branch has ended although the log has a further operation of this branch."""
+        """End the run with an error if a branch has ended although the log has a further operation of this branch."""
         run = self.chat.state.private.run
         if run is None or run.agent is None or self._is_over or branch.is_cancelled:
             return
@@ -371,7 +377,7 @@ class Execution:
 
 
 def _unfinished_answer(state: OwnerState) -> str:
-    """Return the key of the answer that is still open from before a crash; '' if there is none."""
+    """Return the key of the answer that a crash has left open, or '' if there is no such answer."""
     run, draft = state.private.run, state.draft
     if draft is None or run is None or run.agent is None:
         return ""

@@ -1,4 +1,4 @@
-"""The inputs of a durable agent, as they were when its run began. Pure."""
+"""Builds the inputs of a durable agent as they were when the run began. Pure."""
 
 from typing import Any
 
@@ -54,6 +54,6 @@ def inputs_of(state: OwnerState, tools: ChatTools) -> Inputs:
         raise ValueError("no run is open")
     state_text = run.agent.state
     fields = given(run.agent.name, request, request.run)
-    declared = run.agent.tools  # values that the agent itself has set since the run began
+    declared = run.agent.tools  # tools that the agent itself has declared since the run began
     fields["tools"] = [tool for tool in request.tools if tool.name not in declared]
     return Inputs(**fields, state=None if state_text is None else decoded(state_text, Any))

@@ -1,7 +1,9 @@
-"""The operations of a durable agent, apart from calls and answers: steps, questions, sleeps, sub-chats and branches.
+"""Implements the operations of a durable agent: steps, sleeps, branches and small values. Other modules implement
+calls, answers, questions and sub-chats.
 
-Each operation begins with `Execution.enter`, which returns its record in a replay. A new operation is recorded before
-or after its effect, as its retry class requires, and always returns the value in the durable record.
+Each operation begins with `Execution.enter`, which returns the operation's record in a replay. A new operation is
+recorded before or after its effect, as its retry class requires. The operation always returns the value in the durable
+record.
 """
 
 import os
@@ -44,7 +46,7 @@ from threadcast_protocol.wire.messages import JsonObject, Message
 __all__ = ["DurableOperations"]
 
 SLEEP_MAX_SECONDS = 315_360_000
-"""The maximum duration of a sleep, ten years: a longer sleep is most likely given in the wrong unit."""
+"""The maximum duration of a sleep, ten years. A longer sleep is most likely given in the wrong unit."""
 
 _step_key: ContextVar[str] = ContextVar("the key of the running step")
 
@@ -76,7 +78,7 @@ class DurableOperations:
             found = Operation(kind="step", name=name, status="begun", at_ms=execution.chat.now_ms(), retry=retry)
             if retry != "safe":
                 await execution.record(branch, key, found)
-        elif found.status == "begun" and found.retry == "once":  # cancelled, but not because a worker died
+        elif found.status == "begun" and found.retry == "once":  # cancelled; recovery handles a dead worker
             found = replace(found, status="unknown")
             await execution.record(branch, key, found)
         if found.status == "begun":
@@ -94,7 +96,7 @@ class DurableOperations:
         args: Sequence[Any],
         kwargs: JsonObject,
     ) -> Operation:
-        """Run the function of a step, and return the record of its end."""
+        """Run the function of a step, and return the record of the ended step."""
         run, durable = self._execution.run_open, self._execution.durable
         token = _step_key.set(f"{self._execution.chat.state.chat_id}:{run.run_id}:{durable.restarts}:{key}")
         branch.inside = f"the step {begun.name!r}"
@@ -224,7 +226,7 @@ class DurableOperations:
         return str(decoded(self._at_once("new_id", lambda: encoded(os.urandom(16).hex())), str))
 
     def _at_once(self, kind: str, make: Callable[[], str]) -> str:
-        """Return the recorded value, or a new value that the next append records."""
+        """Return the recorded value, or a new value from `make`, which the next append records."""
         _, key, found = self._execution.enter(kind, "")
         if found is None:
             found = self._execution.pending[key] = Operation(kind=kind, value=make())

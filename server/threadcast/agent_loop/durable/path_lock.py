@@ -8,10 +8,10 @@ __all__ = ["PathLock"]
 
 
 class PathLock:
-    """Keeps other messages out of the path while an answer is written, because the answer must be the last message.
-    Running calls share the path; an answer needs it exclusively. `unfinished` is the key of the answer that is still
-    open from before a crash, '' for none: nothing is added to the path until that answer continues. `resting` returns a
-    block in which the waiting branch does not count as awake."""
+    """Prevents additions to the path while an answer is written, because the answer must be the last message. Running
+    calls share the lock; an answer holds the lock alone. `unfinished` is the key of an answer that a crash has left
+    open, or ''. Until this answer continues, no message is added to the path. `resting` returns a context manager
+    during which the waiting branch does not count as awake."""
 
     def __init__(self, unfinished: str = "", resting: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._resting = resting
@@ -21,8 +21,8 @@ class PathLock:
 
     @asynccontextmanager
     async def shared(self, *but: str) -> AsyncIterator[None]:
-        """Wait until no answer is being written; during the block, no answer begins. Does not wait for answers that
-        have lost a `first`; their keys begin with an element of `but`."""
+        """Wait until no answer is being written. During the block, no answer begins. This method does not wait for
+        answers whose keys begin with an element of `but`, because their branches have lost a `first`."""
         while self._answer_key and not self._answer_key.startswith(but):
             await self._change()
         self._calls_count += 1
@@ -36,8 +36,8 @@ class PathLock:
 
     @asynccontextmanager
     async def alone(self, key: str) -> AsyncIterator[None]:
-        """Wait until no call runs and no answer is being written; during the block, no call and no answer begins. `key`
-        is the answer's key."""
+        """Wait until no call runs and no other answer is being written. During the block, no call and no other answer
+        begins. `key` is the key of the answer that will be written."""
         while self._calls_count or (self._answer_key and self._unfinished != key):
             await self._change()
         self._answer_key, self._unfinished = key, ""

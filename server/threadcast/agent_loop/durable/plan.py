@@ -1,8 +1,8 @@
 """Plans the run of a durable agent: its start, its pauses, its continuation, and its recovery after a crash. Pure.
 
-The plan is a function of the log, as for models. While all branches of the function wait for something outside, the
-function is suspended: the log records what each branch waits for, and `go_on` returns `RunAgent` as soon as one of
-these waits is over.
+As for models, the plan depends only on the log. While all branches of the function wait for events outside the
+function, the function is suspended. The log then records the event that each branch waits for. `go_on` returns
+`RunAgent` as soon as one of these waits is over.
 """
 
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 MISSING_MS = 60_000
-"""Milliseconds without a worker that has the agent, after which clients are told which agent is missing."""
+"""If no worker has had the agent for this many milliseconds, clients see which agent is missing."""
 
 MESSAGE_MAX_CHARACTERS = 2_000
 """The maximum length of an error's text in the log."""
@@ -70,7 +70,7 @@ def durable_agent_of(builder: EntryBuilder) -> str:
 
 
 def begin_agent(builder: EntryBuilder, name: str) -> Step:
-    """Begin the open run with the durable agent `name`. The parameters that are set now hold for the whole run."""
+    """Begin the open run with the durable agent `name`. The current parameters apply to the whole run."""
     state = builder.state
     params = {key: each.value for key, each in all_set(state, builder.profile_params).items() if key != "model"}
     builder.note(AgentStarted(name=name, path_length=len(state.path), params=params))
@@ -111,8 +111,8 @@ def is_over(state: OwnerState, wait: Wait, now_ms: int) -> bool:
 
 
 def park(builder: EntryBuilder, run: Run, waits: Iterable[Wait], table: ChatTools) -> bool:
-    """Suspend the function until one of `waits` is over: ask the people, and record what the run waits for. Returns
-    False if one of the waits is already over, or is no longer needed."""
+    """Suspend the function until one of `waits` is over: show the questions to people, and record `waits`. Returns
+    False if one of the waits is already over or no longer needed."""
     held = tuple(waits)
     answer_overdue(builder, table)
     if any(is_over(builder.state, wait, builder.now_ms) for wait in held):
@@ -136,7 +136,7 @@ def park(builder: EntryBuilder, run: Run, waits: Iterable[Wait], table: ChatTool
 
 
 def _questions(state: OwnerState, run: Run, waits: Iterable[Wait], table: ChatTools) -> list[PauseReason]:
-    """Return the questions to people, in the order of the operations."""
+    """Return the questions to people among `waits`, in the order of `waits`."""
     calls = {call.id: call for call in open_calls(state)}
     reasons: list[PauseReason | None] = []
     for wait in waits:
@@ -151,7 +151,7 @@ def _questions(state: OwnerState, run: Run, waits: Iterable[Wait], table: ChatTo
 
 
 def _hidden(state: OwnerState, reasons: Iterable[PauseReason], table: ChatTools) -> dict[str, JsonObject | None]:
-    """Return the arguments that the questions do not show, by call id."""
+    """Return, by call id, the arguments that the questions do not show."""
     hides = {reason.tool_call_id for reason in reasons if reason.hides_input}
     return {
         call.id: arguments_of(state, call, table.get(call.function.name), table.profile.params)
@@ -172,14 +172,14 @@ def _status_text(waits: Iterable[Wait]) -> str:
 
 
 def recover_agent(builder: EntryBuilder, agent: DurableRun) -> None:
-    """Settle the steps that had begun when the worker died: a step that must not run twice has an unknown outcome. Tool
-    calls are settled as in every run."""
+    """Settle the steps that had begun when the worker died. A step that must not run twice gets an unknown outcome.
+    Tool calls are settled as in every run."""
     for key, operation in steps_begun_once(agent).items():
         record(builder, key, replace(operation, status="unknown"))
 
 
 def steps_begun_once(agent: DurableRun) -> dict[str, Operation]:
-    """Return the steps, by key, that have begun, have no result, and may not run twice."""
+    """Return, by key, the steps that have begun, have no result, and may not run twice."""
     return {
         key: operation
         for key, operation in agent.journal.items()
@@ -188,8 +188,8 @@ def steps_begun_once(agent: DurableRun) -> dict[str, Operation]:
 
 
 def say_missing(builder: EntryBuilder) -> int:
-    """Record that this worker does not have the agent of the open run; after `MISSING_MS` without a worker that has it,
-    tell clients. Returns the time in Unix milliseconds since which no worker was found."""
+    """Record that this worker does not have the agent of the open run. After `MISSING_MS` without a worker that has the
+    agent, show this to clients. Returns the time in Unix milliseconds since which the agent is missing."""
     run = builder.state.private.run
     if run is None or run.agent is None:
         return builder.now_ms
@@ -203,11 +203,11 @@ def say_missing(builder: EntryBuilder) -> int:
 
 
 def say_found(builder: EntryBuilder) -> None:
-    """Record that this worker has the agent of the open run, and clear the text that names it as missing."""
+    """Record that this worker has the agent of the open run, and clear the text that names the agent as missing."""
     builder.note(AgentMissing())
     say_runtime(builder, builder.state.runtime.state)
 
 
 def error_of(wrong: BaseException) -> OperationError:
-    """Return the error of an operation as the log keeps it."""
+    """Return the error of an operation in the form in which the log stores it."""
     return OperationError(name_of(wrong), mend_text(str(wrong)[:MESSAGE_MAX_CHARACTERS]))

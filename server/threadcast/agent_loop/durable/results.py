@@ -1,4 +1,4 @@
-"""Keeps the results of operations: in the journal, or as private blobs if they are large."""
+"""Stores the results of operations: small results in the journal, and large results as private blobs."""
 
 import hashlib
 import os
@@ -15,15 +15,16 @@ from threadcast_protocol.wire.blobs import BLOB_MAX_BYTES, PRIVATE_MIME, Blob
 __all__ = ["INLINE_MAX_BYTES", "ended_with", "value_of"]
 
 INLINE_MAX_BYTES = 1_000_000
-"""The maximum size of a result in the journal; larger results are private blobs."""
+"""The maximum bytes of a result in the journal. Larger results are stored as private blobs."""
 
 SALT_BYTES = 16
-"""Random bytes before the content of a private blob, so that its hash cannot be guessed."""
+"""The number of random bytes before the content of a private blob. Because of these bytes, the hash of the blob cannot
+be guessed."""
 
 
 async def ended_with(execution: Execution, begun: Operation, value: object, wanted: Any) -> Operation:
     """Return the record of an operation that returned `value`. Raises an error if the value cannot be stored, or cannot
-    be read back as the type `wanted`."""
+    be decoded as the type `wanted`."""
     text = encoded(value)
     decoded(text, wanted)
     if len(text) <= INLINE_MAX_BYTES // 4 or len(text.encode()) <= INLINE_MAX_BYTES:
@@ -38,7 +39,8 @@ async def ended_with(execution: Execution, begun: Operation, value: object, want
 
 
 async def value_of(execution: Execution, found: Operation, wanted: Any) -> Any:
-    """Return the result of an operation as its record says, or raise its error."""
+    """Return the result in the operation's record `found`, decoded as the type `wanted`, or raise the recorded
+    error."""
     if found.status == "unknown":
         raise OutcomeUnknown(found.name)
     if found.error is not None:

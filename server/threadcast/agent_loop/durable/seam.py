@@ -1,7 +1,7 @@
-"""The operations of agents of other frameworks, in the journal of their run.
+"""Carries out the operations of agents of other frameworks, and records them in the journal of the run.
 
-An operation's key consists of "@", its kind, and the key that the integration has given it, so it depends neither on
-the order of the operations nor on the task that runs them.
+The key of an operation consists of "@", the operation's kind, and the key that the integration has chosen. Therefore
+the key depends neither on the order of the operations nor on the task that runs them.
 """
 
 import asyncio
@@ -51,13 +51,14 @@ TOOLS_MAX = 500
 """The maximum number of tools that an agent may declare in a run, because the tools are part of the chat's state."""
 
 TOOL_NAME_MAX_CHARACTERS = 128
-"""The maximum length of a declared tool's name, the same as for calls by MCP servers and models."""
+"""The maximum length of a declared tool's name, the same as for the tools of MCP servers and for the calls of
+models."""
 
 PAYLOAD_MAX_BYTES = 256_000
-"""The maximum bytes of a payload, the same as for a tool's: every snapshot contains it."""
+"""The maximum bytes of a payload, the same as for a payload of a tool, because every snapshot contains the payload."""
 
 PAGE_TYPES = ("diff", "plan")
-"""Payload types that the page knows without a declaration."""
+"""The payload types that the web page shows without a declaration."""
 
 STATUS_MAX_CHARACTERS = 200
 NOT_WHOLE = f"The result has more than {LOGGED_RESULT_MAX_BYTES:,} bytes, or images; ask for fewer lines."
@@ -104,7 +105,7 @@ class DurableSeam:
         ]
 
     async def _kept(self, wanted: Any, begun: Operation, value: Any) -> Operation:
-        """Return the record of an operation with its private value."""
+        """Return the record `begun`, with `value` added as the private value of the operation."""
         if value is None:
             return begun
         return replace(await ended_with(self._execution, begun, value, Any), status=begun.status)
@@ -346,7 +347,8 @@ def _key(kind: str, key: str) -> str:
 
 
 def _newest_message(builder: EntryBuilder) -> str:
-    """Return the id of the run's newest message beside which clients show payloads; '' if there is none."""
+    """Return the id of the newest message of the run to which a payload can belong, or '' if there is no such
+    message."""
     state, run = builder.state, builder.state.private.run
     if state.draft is not None:
         return state.draft.message.message_id
@@ -364,7 +366,7 @@ def _note_need(builder: EntryBuilder, call_id: str) -> None:
 
 
 def _judged(execution: Execution, builder: EntryBuilder, call: ToolCall) -> Approval | None:
-    """Return the decision about a call that the framework carries out itself; None if people must be asked first."""
+    """Return the decision about a call that the framework carries out itself, or None if people must be asked first."""
     tools = execution.chat.tools()
     run, tool = builder.state.private.run, tools.get(call.function.name)
     gate = run.gates.get(call.id) if run is not None else None

@@ -1,7 +1,7 @@
 """Compares an answer that is written again after a crash with the text that people have already seen. Pure.
 
-While the new text is the same, nothing is sent. Text and reasoning are compared as joined texts, so the sizes of the
-pieces do not matter.
+While the new text equals the shown text, nothing is sent. The pieces of text and of reasoning are joined before the
+comparison, so the sizes of the pieces do not matter.
 """
 
 from threadcast.providers.base import AgentDataDelta, Citation, Delta, ReasoningDelta, TextDelta
@@ -16,7 +16,7 @@ class ShownText:
         self._left = {TextDelta: text, ReasoningDelta: reasoning}
         self._citations = citations
         self.written: list[Delta] = []
-        """All pieces so far; they are sent again if the answer must begin again."""
+        """All pieces since the crash. These pieces are sent if the answer must begin again."""
 
     @property
     def is_empty(self) -> bool:
@@ -24,7 +24,7 @@ class ShownText:
         return not any(self._left.values()) and not self._citations
 
     def feed(self, delta: Delta) -> list[Delta] | None:
-        """Return the new part of `delta`, or None if it differs from the shown text."""
+        """Return the part of `delta` that is not shown yet, or None if `delta` differs from the shown text."""
         if self.is_empty:
             return [delta]
         self.written.append(delta)
@@ -39,7 +39,7 @@ class ShownText:
                     self._left[kind] = ""
                     return [kind(delta.text[len(left) :])]
                 return None
-            case AgentDataDelta():  # its event was sent before the remaining text
+            case AgentDataDelta():  # sent before the crash, because more shown text follows
                 return []
             case Citation():
                 if not self._citations:

@@ -1,1 +1,2 @@
-"""The history that a model reads: a shortened and summarised view of the chat, and the request made from it."""
+"""Builds the history that a model reads: a shortened and summarised view of the chat, and a request that contains
+it."""

@@ -1,9 +1,10 @@
-"""Prepares attachments for a model: replaces references by bytes and text files by their text, and leaves out parts
-that the model does not take.
+"""Prepares the attachments of a request for a model. References are replaced by bytes, text files are replaced by their
+text, and parts that the model does not accept are left out.
 
-`build_request` is pure and keeps the references of the log; the agent loop calls `resolve` on its request before it
-asks a provider. `fetch` reads the bytes, and the adapters in `providers/` convert the parts for vendors. A part that is
-left out is replaced by a note, so that the model can tell the user. A resolved request has no references.
+`build_request` is pure and keeps the references that the log contains. The agent loop calls `resolve` on the request
+before it sends the request to a provider. The callback `fetch` reads the bytes of a reference, and the adapters in
+`providers/` convert the parts for vendors. A note replaces each omitted part, so that the model can tell the user about
+it. A resolved request has no references.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -42,11 +43,12 @@ Fetch = Callable[[str], Awaitable[Blob | None]]
 """Fetches a blob of the chat by its hash; returns None when the blob no longer exists."""
 
 REQUEST_MAX_BYTES = 32 * 1024 * 1024
-"""The largest total size of a request's attachments, decoded; the newest come first. In base64 they stay below 50 MB,
-the largest request that providers accept."""
+"""The maximum total size of a request's decoded attachments. The newest attachments are included first. In base64, this
+size is less than 50 MB, the largest request that providers accept."""
 
 THREAD_MIN_BYTES = 256 * 1024
-"""Larger data is encoded in a thread. Encoding this much blocks the event loop for half a millisecond."""
+"""Data of at least this size is encoded in a thread. Encoding this number of bytes blocks the event loop for half a
+millisecond."""
 
 NO_FILES = "this model takes no files of this kind"
 
@@ -62,14 +64,15 @@ _SUFFIXES = (
     "hs clj"
 )
 _TEXT_SUFFIXES = frozenset(_SUFFIXES.split())
-"""The suffixes of text files, because source code mostly has no mime type of its own."""
+"""The suffixes of text files. They are needed because most source code has no mime type of its own."""
 
 
 async def resolve(
     request: Request, info: ModelInfo | None, fetch: Fetch, note: Callable[[str], None] | None = None
 ) -> Request:
-    """Return `request` as its model can take it. If `info` is None, the kinds that the model accepts are unknown, so
-    all parts are sent. `note` is called for each omitted part with the reason (PROV-8)."""
+    """Return `request` with the attachments that its model accepts. If `info` is None, it is unknown which kinds of
+    parts the model accepts, so all parts are sent. `note` is called for each omitted part with a line that contains the
+    reason (PROV-8)."""
     unchanged = request.unchanged
     plain = _Plain() if unchanged is None else unchanged.fold("plain", request.messages, _Plain(), _Plain.plus)
     later = request.messages[plain.count :]
@@ -89,7 +92,8 @@ async def resolve(
 
 
 async def resolved_messages(messages: Sequence[_M], info: ModelInfo | None, fetch: Fetch) -> tuple[list[_M], list[str]]:
-    """Return the messages as a model can take them, and the omitted parts with the reasons."""
+    """Return the messages with the attachments that the model accepts, and one line with the reason for each omitted
+    part."""
     resolver = _Resolver(info, fetch)
     # Start with the newest message, so that the oldest attachments are left out if there are too many bytes.
     found = [await resolver.message(message) for message in reversed(messages)]
@@ -104,7 +108,8 @@ def _has_attachments(message: Message) -> bool:
 
 
 class _Plain(msgspec.Struct, frozen=True):
-    """The number of messages before the first one with attachments."""
+    """The number of messages before the first message with attachments. `has_ended` is True if there is such a
+    message."""
 
     count: int = 0
     has_ended: bool = False
@@ -146,7 +151,8 @@ class _Resolver:
         return replace(message, content=[*first, *_attachments_first(parts, shown)])
 
     async def _tool_message(self, message: _M) -> _M:
-        """Add the images of a tool's result, if the model takes images. The text already mentions them (ATT-4)."""
+        """Add the images of a tool's result, if the model accepts images. The text of the result already mentions the
+        images (ATT-4)."""
         if not self._takes_images:
             return message
         said: list[Part] = [TextPart(message.content)] if isinstance(message.content, str) else list(message.content)
@@ -221,15 +227,16 @@ class _Resolver:
         return blob
 
     def _take(self, size_bytes: int) -> None:
-        """Count an attachment of this size. Raises _LeftOut when the request is full."""
+        """Subtract the size of an attachment from the space that is left in the request. Raises _LeftOut when the space
+        is too small."""
         if size_bytes > self._room_bytes:
             raise _LeftOut("newer attachments fill the request")
         self._room_bytes -= size_bytes
 
 
 def _attachments_first(parts: Sequence[Part], shown: Sequence[Part]) -> list[Part]:
-    """Put attachments before the user's text (ATT-2). If text stands between attachments, the order is kept, because it
-    has a meaning."""
+    """Put attachments before the user's text (ATT-2). If text and attachments alternate more than once, the order is
+    kept, because the order has a meaning."""
     is_text = [isinstance(part, TextPart) for part in parts]
     changes = sum(before != after for before, after in pairwise(is_text))
     if changes > 1:

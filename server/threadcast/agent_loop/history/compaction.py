@@ -1,8 +1,8 @@
-"""Computes how much of a history a model call leaves out (HIST-2, HIST-3, HIST-5). Pure.
+"""Computes how many of a chat's oldest messages a model call leaves out (HIST-2, HIST-3, HIST-5).
 
-A chat may bound its history in messages or in tokens. The oldest messages are left out, if possible so that the rest
-begins with a user's message, and never so that a tool's result is shown without its call. `history/summaries.py`
-decides whether the messages are summed up first. Nothing is deleted from the chat.
+The functions are pure. A chat may limit its history to a number of messages or of tokens. The oldest messages are then
+left out. If possible, the rest begins with a user's message. The rest never contains a tool's result without its call.
+`history/summaries.py` decides whether the omitted messages are summarised first. Nothing is deleted from the chat.
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,22 @@ from threadcast_protocol.wire.messages import JsonObject, Message, TextPart, tex
 __all__ = ["cut_point", "is_bounded", "shorten", "tokens_of"]
 
 BYTES_PER_TOKEN = 4
-"""The average bytes of a token in English prose, in today's tokenizers. Other scripts need more bytes for a letter, but
-also more tokens. The number is used only to bound histories, never for costs."""
+"""The average number of bytes per token of English prose in today's tokenizers. Other scripts need more bytes per
+letter, but also more tokens. This number is used only to limit histories, never to compute costs."""
 
 ATTACHED_TOKENS = 1_000
-"""The tokens that are counted for an image or another file that is not text: the number that providers charge for an
-image of medium size."""
+"""The number of tokens that is counted for an image or another file that is not text. Providers charge this number for
+an image of medium size."""
 
 
 def is_bounded(state: OwnerState, defaults: JsonObject) -> bool:
-    """Return whether the chat bounds its history. If not, each `cut_point` is 0."""
+    """Return whether the chat limits its history. If the chat does not, `cut_point` always returns 0."""
     return any(effective(state, key, defaults).value for key in ("max_history_messages", "max_history_tokens"))
 
 
 def cut_point(state: OwnerState, defaults: JsonObject, messages: Sequence[Message], keep_from: int) -> int:
-    """Return how many of the oldest `messages` exceed `max_history_messages` or `max_history_tokens`."""
+    """Return how many of the oldest `messages` exceed `max_history_messages` or `max_history_tokens`. The messages from
+    the index `keep_from` on are never left out."""
     most = effective(state, "max_history_messages", defaults).value or 0
     at = shorten(messages, most, keep_from=keep_from) if most else 0
     tokens = effective(state, "max_history_tokens", defaults).value
@@ -45,8 +46,8 @@ def cut_point(state: OwnerState, defaults: JsonObject, messages: Sequence[Messag
 def shorten(messages: Sequence[Message], most: int, *, keep_from: int | None = None) -> int:
     """Return how many of the oldest messages a view of about `most` messages leaves out (HIST-3, HIST-5).
 
-    The view begins with a user message if there is one late enough, and never between a call and its result. The
-    messages from `keep_from` on are never left out.
+    The view begins with the first user message among the newest `most` messages, if there is one. The view never begins
+    between a call and its result. The messages from the index `keep_from` on are never left out.
     """
     spare = len(messages) - most
     if spare <= 0:

@@ -1,9 +1,9 @@
-"""Keeps the beginning of a chat's view from model call to model call, so that a turn of a long chat does not look at
-each message again.
+"""Caches the beginning of a chat's view between model calls, so that a model call of a long chat does not process every
+message again.
 
-A `KeptView` belongs to the folded state of one chat and is dropped with it. It is only a cache: it compares the
-messages that it has seen with the state's, and begins again when they differ, for instance on another branch. So the
-view is the same with and without it (`tests/unit/test_kept_view.py`).
+A `KeptView` belongs to the folded state of one chat and is dropped together with that state. The cache compares the
+messages that it has seen with the messages of the state. If they differ, for example on another branch, the cache
+starts again. The view is therefore the same with and without the cache (`tests/unit/test_kept_view.py`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +20,18 @@ __all__ = ["KeptView", "shown_messages"]
 MODEL_ROLES = frozenset({"user", "assistant", "system", "tool"})
 
 KEPT_MIN_COUNT = 256
-"""The least messages before a question that are kept. The view of fewer takes 0.2 ms, and a chat at rest must not take
-more memory for that."""
+"""The minimum number of messages before a question for which a view is cached. Making the view of fewer messages takes
+0.2 ms, and a chat at rest must not take more memory to save this time."""
 
 PLACE_BYTES, ID_BYTES, CHANGED_BYTES = 18, 48, 430
-"""What Python holds for a kept message: its places in two lists, an id of a call or of a result in a set, and a copy
-whose arguments or text differ from the chat's. Measured with tracemalloc (`tests/unit/test_kept_view.py`)."""
+"""The memory that Python uses for a cached message: its places in two lists, the id of a call or of a result in a set,
+and a copy of a message whose arguments or text differ from the chat's message. The sizes were measured with tracemalloc
+(`tests/unit/test_kept_view.py`)."""
 
 
 class KeptView:
-    """The messages of a chat before the open question, as the model reads them. `min_count` is the least number of
-    messages that is kept."""
+    """Caches the messages of a chat before the open question, as the model reads them. `min_count` is the minimum
+    number of messages that is cached."""
 
     def __init__(self, min_count: int = KEPT_MIN_COUNT) -> None:
         self._min_count = min_count
@@ -49,7 +50,7 @@ class KeptView:
 
     @property
     def size_bytes(self) -> int:
-        """The memory that this view takes beyond the state's messages."""
+        """The memory that this view takes in addition to the state's messages."""
         ids_count = len(self._call_ids) + len(self._result_ids)
         own_bytes = PLACE_BYTES * len(self._seen) + ID_BYTES * ids_count + CHANGED_BYTES * self._changed_count
         return own_bytes + self._unchanged.size_bytes
@@ -57,9 +58,9 @@ class KeptView:
     def view_of(
         self, state: OwnerState, earlier: list[Message], later: list[Message], *, without_tools: bool
     ) -> tuple[list[Message], int, Unchanged] | None:
-        """Return what `shown_messages` returns, and which of the shown messages are unchanged. Returns None if there
-        are only few `earlier` messages, or if their calls and results are mixed with those of `later` ones. The first
-        of the `later` messages must be a user's."""
+        """Return the result of `shown_messages`, and which of the shown messages are unchanged. Returns None if there
+        are fewer than `min_count` messages in `earlier`, if `earlier` and `later` contain the id of the same call, or
+        if the first message of `later` is not a user's message."""
         if len(earlier) < self._min_count or not later or later[0].role != "user":
             return None
         known = len(self._seen)
@@ -91,8 +92,8 @@ class KeptView:
 def shown_messages(
     state: OwnerState, earlier: Sequence[Message], later: Sequence[Message], *, without_tools: bool
 ) -> tuple[list[Message], int]:
-    """Return the messages that a model may see, and how many of them are `earlier` than the open question. With
-    `without_tools`, earlier calls and results are left out."""
+    """Return the messages that a model may see, and how many of these messages precede the open question. `earlier` are
+    the messages before the open question. With `without_tools`, the calls and results in `earlier` are left out."""
     answered = {message.tool_call_id for part in (earlier, later) for message in part if message.role == "tool"}
     called: set[str] = set()
     view: list[Message] = []
@@ -123,9 +124,9 @@ def shown_messages(
 
 
 def _results_behind_their_calls(view: list[Message]) -> list[Message]:
-    """Move the results of each message behind it, in the order of its calls (LOOP-3), as providers require. In the log
-    they have the order in which they came, for example from several editors, or from the branches of a durable
-    agent."""
+    """Move the results of a message's calls directly after that message, in the order of the calls (LOOP-3), because
+    providers require this order. The log has the results in the order of their arrival, for example from several
+    editors or from the branches of a durable agent."""
     at = {call.id: (number, rank) for number, each in enumerate(view) for rank, call in enumerate(each.tool_calls)}
     number_of = {id(each): number for number, each in enumerate(view)}
 
@@ -145,5 +146,5 @@ def _call_ids(messages: Iterable[Message]) -> set[str]:
 
 
 def _are_same(then: Mapping[str, str], now: Mapping[str, str], keys: set[str]) -> bool:
-    """Return whether both have the same values for `keys`."""
+    """Return whether `then` and `now` have the same values for `keys`."""
     return now is then or {k: v for k, v in then.items() if k in keys} == {k: v for k, v in now.items() if k in keys}

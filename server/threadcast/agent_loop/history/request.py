@@ -1,7 +1,7 @@
-"""Builds the request of a model call from a chat's state: system prompt, history, tools, parameters. Pure.
+"""Builds the request of a model call from a chat's state: system prompt, history, tools and parameters.
 
-A parameter of the command overrides the thread's, which overrides the profile's, which overrides the provider's default
-(SET-1).
+The functions are pure. A parameter's value is taken from the first of these that sets it: the command, the thread, the
+profile, the provider's defaults (SET-1).
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ from threadcast_protocol.wire.messages import JsonObject, Message
 __all__ = ["build_request", "prompt_context"]
 
 _PARAMS = tuple(name for name in ModelParams.__struct_fields__ if name != "extra_body")
-"""The server has no defaults for these parameters; the provider chooses a parameter that is not set."""
+"""The parameters that are passed to the provider. The server has no defaults for these parameters, so the provider
+chooses the value of a parameter that is not set."""
 
 
 _GO_ON = Message(role="user", content=INSTRUCTION, message_id="continue", hidden=True, kind="continue")
@@ -38,10 +39,10 @@ def build_request(
     prefills: bool = False,
     kept: KeptView | None = None,
 ) -> Request:
-    """Return the request for the open round. `model` is the name that `provider` uses; `shown` is text of this answer
-    that people have seen already. A provider that `prefills` gets `shown` as the beginning of its answer. Other
-    providers get the text as a message with an instruction to continue. `kept` saves work on messages of earlier
-    turns."""
+    """Return the request for the open round. `model` is the name that `provider` uses for the model. `shown` is the
+    text of this answer that people have already seen. If `prefills` is True, the provider gets `shown` as the beginning
+    of its answer. Otherwise the provider gets the text as a message, followed by an instruction to continue. `kept` is
+    a cache of the view of earlier messages."""
     run = state.private.run
     defaults = tools.profile.params
     values = {name: found.value for name, found in all_set(state, defaults).items()}

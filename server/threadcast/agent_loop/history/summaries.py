@@ -1,9 +1,10 @@
-"""Plans summaries of long histories, builds their requests, and keeps their results (HIST-4). Pure.
+"""Plans summaries of long histories, builds their requests, and keeps their results (HIST-4).
 
-Before a round whose history is too long, the plan returns the step `Summarize`; the loop asks the model and commits the
-result by `summarized`. A summary is private, because it may repeat data that clients must not see. A summary covers the
-messages from which it was made, including those of an earlier summary, and is valid on each path that contains these
-messages. If no summary can be made, the history is cut without it, and the log says so once.
+The functions are pure. Before a round whose history is too long, the plan returns the step `Summarize`. The loop then
+asks the model and commits the result with `summarized` (`agent_loop/outcomes.py`). A summary is private, because it may
+repeat data that clients must not see. A summary covers the messages from which it was made, including the messages that
+an earlier summary covers. The summary is valid on each path that contains these messages. If no summary can be made,
+the history is cut without a summary, and the log records the failure once.
 """
 
 from threadcast.agent_loop.history.compaction import is_bounded
@@ -20,19 +21,19 @@ from threadcast_protocol.wire.messages import JsonObject, Message, Usage, add_us
 __all__ = ["SUMMARY_SECONDS", "begin_summary", "keep_summary", "summary_request"]
 
 SUMMARY_SECONDS = 30.0
-"""The maximum seconds for a summary. A person waits for the answer that follows; a small model writes 500 tokens in a
-few seconds."""
+"""The maximum number of seconds for a summary. A person waits for the answer that follows the summary, and a small
+model writes 500 tokens in a few seconds."""
 
 MAX_TOKENS = 500
 TEMPERATURE = 0.2
-"""HIST-4."""
+"""The values of these parameters are those of HIST-4."""
 
 TRANSCRIPT_MAX_CHARACTERS = 200_000
 """The maximum length of the transcript: about 50,000 tokens, which today's smaller models can read."""
 
 MESSAGE_MAX_CHARACTERS = 4_000
-"""The maximum length of a message in the transcript; the middle of a longer message is seldom important for a
-summary."""
+"""The maximum length of a message in the transcript. The middle of a longer message is left out, because it is seldom
+important for a summary."""
 
 MESSAGE_MIN_CHARACTERS = 100
 
@@ -47,8 +48,9 @@ HEADING = "Summary of the conversation so far, of which the messages themselves 
 
 
 def begin_summary(builder: EntryBuilder, run: Run, summarizer: str) -> Summarize | None:
-    """Return the step that sums up the messages which the next round would leave out. Returns None if there are no such
-    messages, if the cut is not before a user message, or if a summary has failed in this run already."""
+    """Return the step that summarises the messages which the next round would leave out. Returns None if there is no
+    summarizer, if the next round leaves no messages out, if the cut is not before a user message, or if a summary has
+    already failed in this run."""
     if not summarizer or run.summary_failed or not is_bounded(builder.state, builder.profile_params):
         return None
     view = view_of(builder.state, builder.profile_params)
@@ -85,7 +87,8 @@ def summary_request(state: OwnerState, defaults: JsonObject, model: str) -> Requ
 def keep_summary(
     builder: EntryBuilder, step: Summarize, text: str, elapsed_ms: int, usage: Usage | None = None
 ) -> None:
-    """Keep the summary `text` in place of the messages that it covers; '' means that the summarizer failed."""
+    """Store the summary `text`, which replaces the messages that it covers. An empty `text` means that the summarizer
+    failed."""
     spent = add_usage(builder.state.thread.usage, usage)
     if usage is not None and spent is not None:
         builder.say(ThreadUpdated(usage=spent))
@@ -117,5 +120,5 @@ def _words(message: Message) -> str:
 
 
 def _shortened(text: str, most: int) -> str:
-    """Return the beginning and the end of a text that is too long."""
+    """Return `text`, or only its beginning and end if it has more than `most` characters."""
     return text if len(text) <= most else f"{text[: most // 2]}\n[…]\n{text[-(most // 2) :]}"

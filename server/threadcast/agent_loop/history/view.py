@@ -1,9 +1,10 @@
-"""Selects the messages of a chat that a model sees: the active path, without private messages, shortened if the chat
-asks for that (HIST-1..6).
+"""Selects the messages of a chat that a model sees: the messages of the active path, without private messages, and
+shortened if the chat's parameters require it (HIST-1..6).
 
-Pass-through roles (`event`, `diff`, `plan`, …) never reach a model. An answer that was cut off is shown as far as it
-goes; an empty answer is left out. A call without its result, as in an imported chat, is left out, and so is a result
-without its call. A summary replaces the messages that it covers. Nothing is deleted from the chat.
+Messages with pass-through roles (`event`, `diff`, `plan`, …) are never sent to a model. The existing text of an
+interrupted answer is shown, and an empty answer is left out. A call without a result, which an imported chat may have,
+is left out. A result without a call is left out, too. A summary replaces the messages that it covers. Nothing is
+deleted from the chat.
 """
 
 import msgspec
@@ -21,8 +22,8 @@ __all__ = ["View", "compaction_of", "messages_of", "model_view", "view_of", "wit
 class View(msgspec.Struct, frozen=True):
     """The messages that a model may see, before they are shortened. `summary` comes before `messages`. `runs_from` is
     the index in `messages` of the question that the open run answers. `cut` is the number of oldest messages to leave
-    out (HIST-2). `unchanged` tells which of the messages that the model reads are the same in each call; None if there
-    are none."""
+    out (HIST-2). `unchanged` says which of the messages that the model reads are the same in each model call. It is
+    None if no such messages are known."""
 
     summary: Summary | None
     messages: list[Message]
@@ -42,16 +43,16 @@ def model_view(state: OwnerState, defaults: JsonObject) -> list[Message]:
 
 
 def messages_of(state: OwnerState, view: View) -> list[Message]:
-    """Return the messages that the model reads."""
+    """Return the messages of `view` that the model reads, beginning with the summary if there is one."""
     messages = with_asides(state, view.messages[view.cut :])
     return [view.summary.message, *messages] if view.summary is not None else messages
 
 
 def compaction_of(state: OwnerState, defaults: JsonObject) -> JsonObject | None:
-    """Return the `compaction` of `thread_updated` for a view that leaves messages out (HIST-6); None if the view has
-    all messages."""
+    """Return the field `compaction` of the event `thread_updated` if the view leaves messages out (HIST-6), or None if
+    the view has all messages."""
     if not is_bounded(state, defaults):
-        return None  # saves making a view of a long path, twice for every round
+        return None  # avoids making the view of a long path twice in every round
     view = view_of(state, defaults)
     if not view.cut:
         return None
@@ -60,8 +61,8 @@ def compaction_of(state: OwnerState, defaults: JsonObject) -> JsonObject | None:
 
 
 def view_of(state: OwnerState, defaults: JsonObject, kept: KeptView | None = None) -> View:
-    """Return the path as a model may see it, and where it must be cut. `kept` saves the work on the messages of earlier
-    turns."""
+    """Return the messages of the path that a model may see, and where they must be cut. `kept` is a cache of the view
+    of earlier messages."""
     drafted = state.draft.message.message_id if state.draft is not None else None
     question = _question_index(state)
     summary, begin = _summary_on(state, question)
@@ -78,9 +79,10 @@ def view_of(state: OwnerState, defaults: JsonObject, kept: KeptView | None = Non
 
 
 def _summary_on(state: OwnerState, question: int) -> tuple[Summary | None, int]:
-    """Return the summary that covers most of the path before the index `question`, and the index after its last
-    message. A summary whose last message is on another branch does not count. On this path a summary covers everything
-    before its last message, because the parent of a message never changes."""
+    """Return the summary that covers the most messages of the path before the index `question`, and the index after the
+    last message that this summary covers. Returns None and 0 if there is no such summary. A summary whose last message
+    is on another branch is ignored. A summary whose last message is on the path covers all messages of the path before
+    that message, because the parent of a message never changes."""
     found, begin = None, 0
     for summary in state.private.summaries:
         if summary.last in state.path[begin:question]:
@@ -89,8 +91,8 @@ def _summary_on(state: OwnerState, question: int) -> tuple[Summary | None, int]:
 
 
 def with_asides(state: OwnerState, kept: list[Message]) -> list[Message]:
-    """Insert the messages that only the model sees at their places, but never between a call and its results. A message
-    whose place is not in the view is left out."""
+    """Insert the messages that only the model sees, the asides, at their places, but never between a call and its
+    results. An aside whose place is before the beginning of the view is left out."""
     if not state.private.asides:
         return kept
     shown = {message.message_id for message in kept}

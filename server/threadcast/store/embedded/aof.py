@@ -1,14 +1,14 @@
-"""Reads the append-only file of a Valkey or Redis server: finds the end of the last complete record, and parses the
+"""Reads the append-only file of a Valkey or Redis server. Finds the end of the last whole record, and parses the
 manifest.
 
-A file of commands is a sequence of RESP arrays of bulk strings, as clients send them, and of annotations (`#TS:…`).
-The commands from MULTI to EXEC count as one record, because a server that loaded half of a transaction would show half
-of its effect. After a power loss the end of the file may be cut anywhere, or contain zeros or the bytes of other files,
-where the disk's blocks were allotted and not written. At its start the server silently removes an incomplete last
-record, and it refuses to start if it finds any other damage.
+A file of commands is a sequence of records. A record is a RESP array of bulk strings, as clients send it, or an
+annotation (`#TS:…`). The commands from MULTI to EXEC count as one record, because a server that loaded half of a
+transaction would show half of its effect. After a power loss, the end of the file may be cut anywhere. It may also
+contain zeros or the bytes of other files, if blocks of the disk were allotted but not written. At its start, the server
+silently removes an incomplete last record. If it finds any other damage, it refuses to start.
 
-`scan` reads a file of any size in pieces. This module never writes. `repair.py` decides what to do. The format is that
-of valkey.io, "Persistence" ("Append-only file"), with the manifest of Redis 7.0 and newer.
+`scan` reads a file of any size in pieces. This module never writes; `repair.py` decides what to do. The source of the
+format is valkey.io, "Persistence" ("Append-only file"). The manifest is that of Redis 7.0 and newer.
 """
 
 import re
@@ -30,8 +30,8 @@ PIECE_BYTES = 1024 * 1024
 """Bytes that are read at a time."""
 
 TRIES_MAX = 1_000_000
-"""Maximum number of record starts and arguments that are read in the search for a whole record after damage; a search
-of this length takes some seconds."""
+"""Maximum number of record starts and arguments that a search for a whole record after damage reads. A search of this
+length takes some seconds."""
 
 TRY_BYTES = 4096
 """Bytes that are read at a time to check one record start."""
@@ -74,8 +74,8 @@ class BadManifest(Exception):
 
 
 class _Fault(Exception):
-    """No whole record begins at this offset. `arguments`: the number of whole arguments; `ends_at`: where the torn
-    argument should end according to its length, 0 when no argument is torn."""
+    """No whole record begins at this offset. `arguments`: the number of whole arguments; `ends_at`: the offset at which
+    the torn argument should end according to its length, 0 when no argument is torn."""
 
     def __init__(self, text: str, arguments: int = 0, ends_at: int = 0) -> None:
         super().__init__(text)
@@ -157,13 +157,13 @@ def _record(file: BinaryIO) -> bytes:
 
 
 def _resumption(path: Path, start: int) -> int | None:
-    """Return the offset of the first whole record that begins at or after `start`.
+    """Return the offset of the first whole record that begins at or after `start`; None when no whole record follows.
 
     The file contains blobs as clients sent them, so a blob may contain whole records. Therefore `scan` starts this
-    search after a torn argument, if the argument's length leads to an offset in the file. If the length is lost or
-    leads past the end of the file, a record inside a blob is taken for a record of the file. The server's start is then
-    refused and a person decides, which is safer than cutting off real records. For the same reason this function
-    returns the offset that it tried last when TRIES_MAX is exceeded.
+    search after a torn argument, if the argument ends inside the file according to its length. If the length is lost,
+    or leads past the end of the file, a record inside a blob may be taken for a record of the file. The start of the
+    server is then refused and a person must decide, which is safer than cutting off real records. For the same reason,
+    this function returns the offset that it tried last when TRIES_MAX is exceeded.
     """
     at = start
     tries = 0

@@ -1,7 +1,7 @@
-"""Starts the embedded server as a process that ends with its parent: asks Linux for a parent-death signal, then calls
-exec.
+"""Starts the embedded server as a process that ends with its parent. Requests a parent-death signal from Linux, then
+calls exec.
 
-This program is run by path, as `python -I -S child.py PARENT_PID BINARY ARGUMENTS...`, and imports nothing of this
+This program is run by its path, as `python -I -S child.py PARENT_PID BINARY ARGUMENTS...`. It imports nothing of this
 package, so it starts in some 15 ms. It is a separate program and not a `preexec_fn`, because Python code between fork
 and exec may hang in a process that has threads. The server inherits the lock of the directory through `exec` and holds
 the lock until it ends.
@@ -13,7 +13,8 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-"""From <linux/prctl.h>. The setting survives execve(2); the signal is sent when the thread that forked us ends."""
+"""From <linux/prctl.h>. The setting survives execve(2); the signal is sent when the thread that forked this process
+ends."""
 
 
 def main() -> None:

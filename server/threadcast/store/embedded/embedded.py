@@ -1,12 +1,12 @@
 """The embedded store: a private Valkey child process for `threadcast serve` and the tests.
 
-This module sends the server nothing but PING and INFO; `redis/store.py` connects to the URL. Callers enter this context
-manager first and exit it last, so that the server outlives everything that uses it. Each data directory has at most one
-serving process and one server process. A serving process that is ended by kill -9 leaves nothing that blocks the next
-start.
+This module sends only PING and INFO to the server; `redis/store.py` connects to the URL. Callers enter `EmbeddedStore`
+first and exit it last, so that the server outlives all code that uses it. Each data directory has at most one serving
+process and one server process. After a kill -9 of the serving process, the next start is not blocked.
 
-Files in the data directory: `serve.lock` (held by the serving process; contains its address), and below `store/` the
-server's files: `store.lock` (held by the server), `socket`, `store.log`, the append-only file.
+The data directory contains `serve.lock`, which the serving process locks and which contains its address. The
+subdirectory `store/` contains the files of the server: `store.lock` (locked by the server), `socket`, `store.log`, and
+the append-only file.
 """
 
 import contextlib
@@ -49,8 +49,8 @@ PERSISTENT: Sequence[str] = (
 )
 """Options of the server. Only the append-only file is written, since it contains everything that a snapshot file would
 contain. With everysec a power loss may lose the last 1–2 s, as promised (DESIGN §14); a kill -9 of the server process
-lost nothing in our tests. `repair.py` cuts off a damaged end, keeps a copy and logs the cut; the server would cut off
-some ends silently."""
+lost nothing in our tests. `repair.py` cuts off a damaged end, keeps a copy, and the cut is logged. The server itself
+would cut off some damaged ends silently."""
 
 VOLATILE: Sequence[str] = ("--save", "", "--appendonly", "no")
 
@@ -69,8 +69,8 @@ class EmbeddedStore:
     `start_server`). `url` is valid inside."""
 
     def __init__(self, data_dir: Path, *, memory: bool = False, max_bytes: int = 0) -> None:
-        """`memory`: keep nothing on disk and do not touch `data_dir`. `max_bytes`: the memory that the store may fill;
-        0 for a share of the machine's memory. A full store refuses writes and discards nothing."""
+        """With `memory`, nothing is kept on disk, and `data_dir` is not used. `max_bytes` is the memory that the store
+        may fill; 0 means a share of the machine's memory. A full store refuses writes and discards nothing."""
         self._memory = memory
         self._max_bytes = store_max_bytes(max_bytes)
         self._data_dir = data_dir.absolute()
@@ -114,7 +114,8 @@ class EmbeddedStore:
                 shutil.rmtree(self.server.path.parent, ignore_errors=True)
 
     def announce(self, url: str) -> None:
-        """Write our address into the lock file, so that a second `serve` can name it in its error."""
+        """Write the address of this process into the lock file, so that the error of a second `serve` can name the
+        address."""
         if self._serve_lock is not None:
             _write_lock(self._serve_lock, url)
 
@@ -138,7 +139,7 @@ class EmbeddedStore:
             return leftover
         if self._memory:
             return await self._begin(directory, VOLATILE)
-        read_manifest(directory)  # raises Damaged if it is lost: the server would then begin with an empty store
+        read_manifest(directory)  # raises Damaged if the manifest is lost, because the server would then start empty
         try:
             return await self._begin(directory, PERSISTENT)
         except EndedAtStart as wrong:
@@ -156,8 +157,8 @@ class EmbeddedStore:
 
 
 def _mend(directory: Path, wrong: EndedAtStart) -> None:
-    """Repair the end of the file, in a thread because it may read gigabytes. Raises Unavailable when the failed start
-    has another cause."""
+    """Repair the end of the file. Call this function in a thread, because it may read gigabytes. Raises Unavailable
+    when the failed start has another cause."""
     try:
         cut = mend_end(directory)
     except OSError as trouble:
@@ -198,10 +199,10 @@ def _write_lock(lock: int, url: str) -> None:
 
 
 async def _wait_for_leftover(directory: Path) -> ServerProcess | None:
-    """Wait for the server of a killed parent.
+    """Wait until the server of a killed parent ends.
 
-    On Linux that server is about to end, so it must not be used meanwhile. On other systems no signal ends that server,
-    so this process uses the running server. Returns None when no server runs any more.
+    On Linux, that server is about to end, so it must not be used meanwhile. On other systems, no signal ends that
+    server, so this process uses it. Returns the running server, or None when no server runs any more.
     """
     deadline = time.monotonic() + LEFTOVER_TIMEOUT_SECONDS
     while not lock_is_free(directory):

@@ -1,8 +1,9 @@
-"""Rewrites the private store's append-only file after a chat was deleted, so that its content leaves the disk.
+"""Rewrites the append-only file of the embedded store after a chat was deleted, so that the chat's content leaves the
+disk.
 
-The store notes each deletion (`delete.lua`), so a restart forgets none. The server itself rewrites its file only when
-the file has doubled, which may never happen. At most one rewrite runs within `after_seconds`, however many chats are
-deleted.
+The store records each deletion (`delete.lua`), so a restart forgets no deletion. The server itself rewrites its file
+only when the size of the file has doubled, which may never happen. At most one rewrite runs within `after_seconds`,
+however many chats are deleted.
 """
 
 from typing import Protocol
@@ -16,7 +17,7 @@ __all__ = ["erase_forever"]
 
 LOOK_SECONDS = 60.0
 """Seconds between checks for deletions; each check sends 16 small commands. A deletion before the start of the server
-is noticed at the first check, and its content leaves the file at the second one."""
+is noticed at the first check, and the deleted content leaves the file at the second check."""
 
 AGAIN_SECONDS = 300.0
 """Seconds between attempts while a rewrite fails: a full disk stays full for a while."""
@@ -40,7 +41,7 @@ async def erase_forever(store: _Store, after_seconds: float) -> None:
             if await store.last_erased_ms() == 0:
                 waited_seconds = 0.0
             elif is_first:
-                waited_seconds = after_seconds  # deleted before this start, perhaps long ago
+                waited_seconds = after_seconds  # the deletion was before this start, perhaps long before
             elif (waited_seconds := waited_seconds + look_seconds) >= after_seconds:
                 begun = anyio.current_time()
                 await store.rewrite_file()

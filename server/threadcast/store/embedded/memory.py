@@ -1,4 +1,4 @@
-"""Determines how much memory the embedded store may use: a share of the memory of the machine or of its container.
+"""Computes how much memory the embedded store may use: a share of the memory of the machine or of its container.
 
 Linux limits the memory of a container by control groups (docs.kernel.org, "Control Group v2", Memory). A process sees
 the limits of its own group and of the groups above it; the smallest limit applies.
@@ -11,16 +11,17 @@ from pathlib import Path
 __all__ = ["MEMORY_SHARE", "machine_bytes", "store_max_bytes"]
 
 MEMORY_SHARE = 0.5
-"""The share of the memory that the store may fill. While the store rewrites its file, a second process holds a copy of
-the pages that change meanwhile, in the worst case of all pages. Our own process and the system need the rest of the
-memory."""
+"""The share of the memory that the store may fill. While the store rewrites its file, the memory contains a second copy
+of each page that changes meanwhile, in the worst case of all pages. The serving process and the system need the rest of
+the memory."""
 
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def store_max_bytes(wanted_bytes: int = 0) -> int:
-    """Return the `maxmemory` of the store in bytes: `wanted_bytes`, or `MEMORY_SHARE` of the memory if that is 0."""
+    """Return the `maxmemory` of the store in bytes: `wanted_bytes`, or `MEMORY_SHARE` of the memory if `wanted_bytes`
+    is 0."""
     return wanted_bytes or int(machine_bytes() * MEMORY_SHARE)
 
 
@@ -40,8 +41,8 @@ def machine_bytes(groups: Path = _GROUPS, own_groups: Path = _OWN_GROUPS) -> int
 
 
 def _limits(root: Path, path: str, name: str) -> list[int]:
-    """Return the limits of a group and of all groups above it. In a container, the path may belong to the host, and the
-    host's groups are not visible; then the root is the container's own group."""
+    """Return the limits of a group and of all groups above it. In a container, the path may be a path of the host,
+    whose groups are not visible in the container. The root is then the container's own group."""
     group = Path(os.path.normpath(f"/{path}"))
     limits = []
     for each in (group, *group.parents):

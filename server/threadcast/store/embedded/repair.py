@@ -1,10 +1,10 @@
-"""Repairs the files of the embedded store after a power loss or other damage, keeping every byte.
+"""Repairs the files of the embedded store after a power loss or other damage. Every byte of the files is kept.
 
-`mend_end` runs after every failed start: it cuts a damaged end off the last file, after its last whole record.
-`mend_files` and `set_base_aside` run only on request (`threadcast doctor --repair`), because they may lose more than
-the end of a file: they repair damage that is followed by whole records, and unreadable snapshots and manifests.
-All bytes that are cut off or replaced are kept below `damaged/` in the store's directory, so that the original files
-can be restored. The caller makes sure that no server uses the files meanwhile.
+`mend_end` runs after every failed start. It cuts a damaged end off the last file, after the last whole record of the
+file. `mend_files` and `set_base_aside` run only on request (`threadcast doctor --repair`), because the store may lose
+more than the end of a file. They repair damage that is followed by whole records, and unreadable snapshots and
+manifests. All bytes that are cut off or replaced are kept below `damaged/` in the store's directory, so that the
+original files can be restored. The caller makes sure that no server uses the files meanwhile.
 """
 
 import os
@@ -79,8 +79,8 @@ def mend_end(directory: Path) -> Cut | None:
 def mend_files(directory: Path) -> list[str]:
     """Repair the manifest and every file of commands. Everything after the first damage is cut off, because a log with
     a missing part would show a history that never happened. The files after a damaged file are moved below `damaged/`.
-    Only when the snapshot is missing do the newer files stay in place, since everything would be lost otherwise.
-    Returns a sentence for each repair. Raises OSError."""
+    If the snapshot is missing, the newer files stay in place, because otherwise everything would be lost. Returns a
+    sentence for each repair. Raises OSError."""
     done: list[str] = []
     try:
         manifest = read_manifest(directory)
@@ -125,7 +125,7 @@ def set_base_aside(directory: Path) -> str | None:
 
 
 def read_manifest(directory: Path) -> Manifest | None:
-    """Read the manifest; None when no server has run yet. Raises Damaged."""
+    """Return the manifest, or None when no server has run yet. Raises Damaged."""
     files = directory / FILES
     try:
         return parse_manifest((files / MANIFEST).read_text())
@@ -150,7 +150,7 @@ def _rebuilt(directory: Path) -> Manifest:
 def _write_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace the manifest atomically, as the server does, and keep the old manifest."""
     files = directory / FILES
-    if not manifest.increments:  # otherwise the server would load nothing
+    if not manifest.increments:  # without increments the server would load nothing
         manifest = Manifest(manifest.base, ("appendonly.aof.1.incr.aof",))
         (files / manifest.increments[0]).touch(mode=0o600)
     if (files / MANIFEST).exists():

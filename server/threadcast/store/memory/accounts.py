@@ -1,6 +1,6 @@
-"""The accounts of the in-memory store, equivalent to `redis/accounts.py`. `MemoryStore` inherits from the class here.
+"""Computes the accounts of the in-memory store, like `redis/accounts.py`. `MemoryStore` inherits from `MemoryAccounts`.
 
-They are computed when they are read, so `recount` has nothing to do.
+Accounts are computed when they are read, so `recount` does nothing.
 """
 
 import anyio.lowlevel

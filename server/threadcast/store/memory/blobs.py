@@ -1,5 +1,5 @@
-"""The blobs of the in-memory store, equivalent to `redis/blobs.py` and its scripts. `MemoryStore` inherits from the
-class here."""
+"""Stores the blobs of the in-memory store, like `redis/blobs.py` and its scripts. `MemoryStore` inherits from
+`MemoryBlobs`."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

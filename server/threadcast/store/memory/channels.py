@@ -1,6 +1,7 @@
-"""Bells, inbox signals, log channels and pub/sub topics of the in-memory store, equivalent to `redis/channels.py`.
+"""Implements the bells, inbox signals, log channels and pub/sub topics of the in-memory store, like
+`redis/channels.py`.
 
-`MemoryStore` inherits from the class here. A listener receives everything that is published after it has subscribed;
+`MemoryStore` inherits from `MemoryChannels`. A listener receives everything that is published after it has subscribed;
 `interrupt` simulates a lost connection.
 """
 
@@ -20,7 +21,7 @@ __all__ = ["MemoryChannels"]
 
 
 class _Switchboard:
-    """Channels by name. Publishing returns the number of listeners, like Redis's PUBLISH."""
+    """Keeps the listeners of each channel by name. `publish` returns the number of listeners, like Redis's PUBLISH."""
 
     def __init__(self) -> None:
         self._listeners: dict[str, list[Listener]] = {}
@@ -89,7 +90,8 @@ class MemoryChannels:
         self._rung = anyio.Event()
 
     async def pop_bell(self, order: Sequence[int], timeout_seconds: float) -> int | None:
-        """Return the first bucket in `order` with a token, waiting up to `timeout_seconds`; None when no token came."""
+        """Wait up to `timeout_seconds` for a token. Returns the first bucket in `order` with a token, or None if no
+        bucket has a token in time."""
         with anyio.move_on_after(timeout_seconds):
             while True:
                 for number in order:

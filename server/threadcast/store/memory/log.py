@@ -1,5 +1,5 @@
-"""The logs, checkpoints and histories of the in-memory store, equivalent to `redis/log.py` and its scripts.
-`MemoryStore` inherits from the class here."""
+"""Stores the logs, checkpoints and histories of the in-memory store, like `redis/log.py` and its scripts. `MemoryStore`
+inherits from `MemoryLog`."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence

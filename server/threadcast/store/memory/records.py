@@ -1,6 +1,6 @@
-"""The chats and buckets of the in-memory store, equivalent to `redis/keys.py`.
+"""Defines the chats and buckets of the in-memory store, which correspond to the keys in `redis/keys.py`.
 
-The records have no clock: callers pass the time. Records expire when they are read, as Redis's keys do.
+The records have no clock; callers pass the time. Expired records are deleted when they are read, like Redis's keys.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ __all__ = ["Bucket", "Chat", "KeptBlob", "first_of", "in_turn"]
 
 
 def first_of(entries: Sequence[RawEntry], max_bytes: int) -> list[RawEntry]:
-    """Return the first entries that together have at most `max_bytes`, but at least one entry even if it is larger."""
+    """Return the first entries that together have at most `max_bytes`, or the first entry alone if it is larger."""
     page: list[RawEntry] = []
     size = 0
     for entry in entries:
@@ -51,7 +51,7 @@ class KeptBlob:
 @dataclass
 class Chat:
     """One chat. `expires_at_ms` applies to the log, the inbox and the meta; blobs, traces and the two generations of
-    `seen` have their own expiry."""
+    `seen` have expiry times of their own."""
 
     log: list[RawEntry] = field(default_factory=list)
     head: str = ""
@@ -75,7 +75,7 @@ class Chat:
         if self.expires_at_ms is not None and self.expires_at_ms <= now_ms:
             blobs, owner, traces = self.blobs, self.blobs_owner, self.traces
             self.clear()
-            self.blobs, self.blobs_owner, self.traces = blobs, owner, traces  # blobs and traces have their own expiry
+            self.blobs, self.blobs_owner, self.traces = blobs, owner, traces  # these have expiry times of their own
         if self.log_expires_at_ms is not None and self.log_expires_at_ms <= now_ms:
             self.log = []
         self.blobs = {hash: kept for hash, kept in self.blobs.items() if not kept.is_over(now_ms)}
@@ -87,7 +87,7 @@ class Chat:
             self.seen_old = {}
 
     def clear(self) -> None:
-        """Delete everything but the remembered request ids."""
+        """Delete everything except the remembered request ids."""
         self.log, self.head, self.snap, self.inbox, self.meta = [], "", None, {}, {}
         self.log_expires_at_ms = None
         self.history = []
@@ -97,7 +97,7 @@ class Chat:
         self.traces = []
 
     def compact(self, compacted: Compacted, now_ms: int) -> None:
-        """Set the checkpoint and the history as the script `release` does."""
+        """Set the checkpoint and the history, and trim the log, like the script `release`."""
         self.snap = (self.head, compacted.version, compacted.checkpoint)
         if compacted.part:
             kept = self.history[:-1] if compacted.replaces_last else self.history
@@ -106,7 +106,7 @@ class Chat:
             self.log = [entry for entry in self.log if entry.entry_id >= compacted.trim]
         self.log = self.log[-RESUME_MAX_ENTRIES:]
         size = sum(len(entry.events) for entry in self.log)
-        if size > RESUME_MAX_BYTES:  # keep the newest entries, by their average size, as the script does
+        if size > RESUME_MAX_BYTES:  # the average size gives the number to keep, as in the script
             self.log = self.log[-(len(self.log) * RESUME_MAX_BYTES // size) :]
         self.log_expires_at_ms = now_ms + RESUME_SECONDS * 1_000
 
@@ -128,7 +128,8 @@ class Chat:
         self.seen_expires_at_ms = now_ms + SEEN_TTL_SECONDS * 1_000
 
     def lay_down(self, request_id: str, principal: bytes, body: bytes, now_ms: int) -> str:
-        """Append the command under an id like those of `XADD *`, which increase even when the clock goes backwards."""
+        """Append the command to the inbox. Like the ids of `XADD *`, the id increases even when the clock goes
+        backwards."""
         last_ms, n = self.last_inbox_id
         self.last_inbox_id = (now_ms, 0) if now_ms > last_ms else (last_ms, n + 1)
         inbox_id = f"{self.last_inbox_id[0]}-{self.last_inbox_id[1]}"
@@ -137,8 +138,8 @@ class Chat:
 
 
 def in_turn(due: Sequence[str], scores: Mapping[str, int], chats: Mapping[str, Chat], limit: int) -> list[str]:
-    """Return up to `limit` chats of `due`, oldest first. If there are more, return the first chat of each principal,
-    then the second of each, and so on."""
+    """Return up to `limit` chats of `due`, oldest first. If `due` has more chats, the first chat of each principal is
+    returned, then the second chat of each principal, and so on."""
     due = sorted(due, key=lambda chat_id: (scores[chat_id], chat_id))
     if len(due) <= limit:
         return due
@@ -155,12 +156,12 @@ def in_turn(due: Sequence[str], scores: Mapping[str, int], chats: Mapping[str, C
 class Bucket:
     due: dict[str, int] = field(default_factory=dict)
     own: dict[str, str] = field(default_factory=dict)
-    owners: dict[str, int] = field(default_factory=dict)  # by worker: when its last lease here ends
+    owners: dict[str, int] = field(default_factory=dict)  # the time when each worker's last lease here ends
     chats: dict[str, dict[str, int]] = field(default_factory=dict)
     has_token: bool = False
 
     def lease(self, chat_id: str, worker: str, until_ms: int) -> None:
-        """Give `worker` the chat, or renew its lease."""
+        """Give the chat to `worker`, or renew the lease of `worker`."""
         self.due[chat_id] = until_ms
         self.own[chat_id] = worker
         self.owners[worker] = max(until_ms, self.owners.get(worker, 0))

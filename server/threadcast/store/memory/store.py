@@ -1,8 +1,9 @@
 """Implements the Store port in process memory, for unit tests and simulation.
 
-It keeps the promises of `redis/store.py`, step by step as in DISPATCH §4, and passes the same contract tests. Each
-method first yields to the event loop once, so that it may be cancelled, and then runs without awaiting, so that its
-step is atomic. The clock is an argument of the constructor; nothing else in the store depends on time or chance.
+`MemoryStore` gives the same guarantees as `redis/store.py`, step by step as in DISPATCH §4, and passes the same
+contract tests. Each method first yields to the event loop once, so that it may be cancelled. Then the method runs
+without awaiting, so that its step is atomic. The clock is an argument of the constructor. Except for `secret`, nothing
+else in the store depends on time or chance.
 """
 
 import hashlib
@@ -99,7 +100,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
         self._secret = self._secret or secrets.token_bytes(32)
         return self._secret
 
-    # the way in
+    # commands and lists
 
     async def post(self, request: PostRequest) -> Posted:
         chat, bucket, now = await self._arrive(request.chat_id)
@@ -230,7 +231,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
     def _lease(self, chat_id: str, bucket: Bucket, worker: str, until_ms: int) -> None:
         bucket.lease(chat_id, worker, until_ms)
         if chat_id in self._chats and "owner" in (meta := self._chats[chat_id].meta):
-            meta["claimed"] = worker  # until `take`
+            meta["claimed"] = worker  # `take` removes this field
 
     async def silent_owners(self, bucket: int, worker: str) -> list[str]:
         _, _, now = await self._arrive()

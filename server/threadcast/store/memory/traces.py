@@ -1,4 +1,4 @@
-"""Traces and quotas of the in-memory store, equivalent to `redis/traces.py` and its scripts."""
+"""Stores the traces and allowances of the in-memory store, like `redis/traces.py` and its scripts."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

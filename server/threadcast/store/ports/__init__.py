@@ -1,13 +1,14 @@
-"""The Store port: the protocol of every operation that the product needs from its store, with two implementations.
+"""Defines the Store port, a protocol of every operation that the product needs from its store. It has two
+implementations.
 
-`RedisStore` uses Redis ≥ 7.0 or Valkey through Lua scripts; `MemoryStore` keeps the same promises in process memory,
-for unit tests and simulation. DISPATCH §2–§6 define the semantics step by step;
-`tests/integration/test_store_contract*.py` check both implementations. Payloads are JSON bytes made by
-`framing/codec.py`; the store does not parse them.
+`RedisStore` runs Lua scripts on Redis ≥ 7.0 or Valkey. `MemoryStore` gives the same guarantees in process memory, for
+unit tests and simulation. DISPATCH §2–§6 define the semantics step by step, and
+`tests/integration/test_store_contract*.py` check both implementations. Payloads are JSON bytes that `framing/codec.py`
+makes; the store does not parse them.
 
-Every method may raise `threadcast_protocol.wire.errors.Unavailable`: the store did not answer in time, or refuses
-writes. Every method is safe to repeat with the same arguments. No method retries a write by itself, except after
-loading a script that the server had forgotten.
+Every method may raise `threadcast_protocol.wire.errors.Unavailable`, which means that the store did not answer in time
+or refuses writes. Every method is safe to repeat with the same arguments. No method retries a write by itself, except
+after it has loaded a script that the server had forgotten.
 """
 
 from typing import Protocol
@@ -95,4 +96,4 @@ __all__ = [
 
 
 class Store(Inbox, Log, Claims, Leases, Index, Blobs, TraceRecords, Allowances, Accounts, PubSub, Facts, Protocol):
-    """The whole store, as `wiring` opens it. All other code takes only the ports that it needs."""
+    """Combines all ports. `wiring` opens the whole store; all other code takes only the ports that it needs."""

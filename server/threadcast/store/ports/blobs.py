@@ -1,4 +1,4 @@
-"""The blobs of a chat: large parts of messages, such as files, that are stored beside its log."""
+"""Defines the blobs of a chat: large parts of messages, such as files, which are stored beside the chat's log."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -22,10 +22,12 @@ class BlobOutcome(Enum):
 
 
 class BlobPut(msgspec.Struct, frozen=True, kw_only=True):
-    """Stores `blob` with a chat for `ttl_seconds`; an append that refers to it makes it permanent.
+    """A request to store `blob` with a chat for `ttl_seconds`. An append that refers to the blob makes the blob
+    permanent.
 
-    The chat need not exist yet: its blobs then belong to `owner`, and are deleted when another user creates the chat
-    and stores a blob. `revives`: store the blob even if the chat is deleted, for an import that follows.
+    The chat need not exist yet. Until it is created, its blobs belong to `owner`. They are deleted if another user
+    creates the chat and stores a blob. With `revives`, the blob is stored even if the chat is deleted, because an
+    import will create the chat again.
     """
 
     chat_id: str
@@ -36,16 +38,15 @@ class BlobPut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blobs(Protocol):
-    """Keeps the large parts of messages beside their chat."""
+    """Stores large parts of messages beside the log of their chat."""
 
     async def put_blob(self, request: BlobPut) -> BlobOutcome: ...
 
     async def hold_blobs(
         self, chat_id: str, owner: str, hashes: Sequence[str], ttl_seconds: int
     ) -> dict[str, BlobFacts]:
-        """Return those of `hashes` that `owner`'s chat holds, and keep these blobs for at least another
-        `ttl_seconds`."""
+        """Keep the blobs that `owner`'s chat has among `hashes` for at least another `ttl_seconds`. Returns the facts
+        of these blobs, by hash."""
 
     async def get_blob(self, chat_id: str, owner: str, hash: str) -> Blob | None:
-        """Return the blob; None when it does not exist, or when the chat (or the blobs of a chat not yet created) has
-        another owner."""
+        """Return the blob, or None if the blob does not exist or belongs to another owner."""

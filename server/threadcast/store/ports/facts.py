@@ -1,4 +1,4 @@
-"""Facts about the whole store: its clock, its buckets, and whether it accepts writes."""
+"""Defines the properties of the whole store: its clock, its buckets, its secret, and whether it accepts writes."""
 
 from typing import Protocol
 
@@ -8,13 +8,13 @@ __all__ = ["Facts", "Standing"]
 
 
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The status of a store; both fields are empty for a single server at a fixed address."""
+    """The status of a store. All fields are empty for a single server at a fixed address."""
 
     primary: str | None = None
-    """Behind Sentinel: the present address of the primary."""
+    """The present address of the primary, for a store behind Sentinel."""
 
     nodes: tuple[str, ...] = ()
-    """In a Cluster: the addresses of the primaries."""
+    """The addresses of the primaries, for a Cluster."""
 
     away: tuple[str, ...] = ()
     """A sentence for each primary that accepts no writes at present; chats on other primaries are not affected."""
@@ -27,7 +27,8 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Facts(Protocol):
-    """`buckets` is fixed at the store's first start and never changes."""
+    """Reads the properties of the whole store. The number of `buckets` is fixed at the store's first start and never
+    changes."""
 
     @property
     def buckets(self) -> int: ...
@@ -37,10 +38,10 @@ class Facts(Protocol):
     async def now_ms(self) -> int: ...
 
     async def secret(self) -> bytes:
-        """Return 32 random bytes, made at the first use and the same in all processes of this store. The bytes are the
-        key from which the ids in other servers' formats are derived; they do not authenticate callers. Raises
+        """Return 32 random bytes, which are made at the first use and are the same in all processes of this store. The
+        ids in other servers' formats are derived from this key. The key does not authenticate callers. Raises
         Unavailable."""
 
     async def ping(self) -> Standing:
-        """Return the status of the store's servers. Raises Unavailable unless the store (or one node of several)
-        answers and accepts writes."""
+        """Return the status of the store's servers. Raises Unavailable if no server of the store answers and accepts
+        writes."""

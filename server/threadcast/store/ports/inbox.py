@@ -1,4 +1,4 @@
-"""The inbox of a chat: commands that were accepted and are not consumed yet."""
+"""Defines the inbox of a chat, which contains the accepted commands that are not consumed yet."""
 
 from enum import Enum
 from typing import Literal, Protocol
@@ -21,14 +21,15 @@ class PostOutcome(Enum):
 
 
 class PostRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A command to store. `nonce` is unique per HTTP request and the same for its retries. `creates`: the command may
-    create the chat.
+    """A command to store. `nonce` is unique for each HTTP request, and the same for retries of its post. `creates` is
+    True if the command may create the chat.
 
-    `kind` sets the number of waiting commands at which the post is refused: for normal 100 in inbox and queue together;
-    for exempt and import 1,000, and for refusal 20, in the inbox alone. A probe is never stored: its outcome tells
-    whether the command was accepted before (DUPLICATE). `charged_bytes`, the size of data that the command will copy,
-    counts in the owner's account beside the body until the chat is measured. `about` is the id of the refused request:
-    if that request was accepted before, the refusal is a DUPLICATE and is not stored.
+    `kind` sets the number of waiting commands at which the post is refused. A normal command is refused at 100 commands
+    in the inbox and the queue together. For the other kinds only the inbox counts: exempt and import are refused at
+    1,000 commands, refusal at 20. A probe is never stored; its outcome is DUPLICATE if the command was accepted before.
+    `charged_bytes` is the size of the data that the command will copy. Until the chat is measured, `charged_bytes`
+    counts in the owner's account in addition to the body. `about` is the id of the refused request. If that request was
+    accepted before, the refusal is a DUPLICATE and is not stored.
     """
 
     chat_id: str
@@ -59,7 +60,7 @@ class InboxEntry(msgspec.Struct, frozen=True):
 
 
 class Inbox(Protocol):
-    """Accepts commands and hands them to the owner of their chat."""
+    """Stores accepted commands until the owner of their chat consumes them."""
 
     async def post(self, request: PostRequest) -> Posted: ...
 

@@ -1,4 +1,4 @@
-"""The index of chats: lists, feeds and the facts that a list shows."""
+"""Defines the index of chats: their records, the lists of these records, and the feeds that announce changes."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -13,8 +13,8 @@ __all__ = ["ChatMeta", "ChatPage", "Index", "ListCursor", "list_owner_of"]
 
 class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
     """The index record of a chat, read by lists, feeds and refusals. Times are Unix milliseconds. `deleted_at` is the
-    time of the last delete; it remains when the chat is created again. Epochs up to `floor` belong to deleted chats of
-    this id."""
+    time of the last delete, and is kept when the chat is created again. Epochs up to `floor` belong to deleted chats
+    with this id."""
 
     chat_id: str
     owner: str
@@ -33,8 +33,9 @@ class ChatMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_owner_of(owner: str, parent: str) -> str:
-    """Return the list owner of a chat: its owner or, for a chat created by a tool of another chat, a name made from the
-    parent. `list_chats` and `count_chats` treat that name like any owner. No feed announces changes of such a chat."""
+    """Return the name under which a chat is listed: its owner or, if a tool of another chat created the chat, a name
+    made from the owner and the parent. `list_chats` and `count_chats` accept that name in place of an owner. No feed
+    announces changes of a chat that has a parent."""
     return f"{owner}\n{parent}" if parent else owner
 
 
@@ -47,21 +48,23 @@ class ListCursor(NamedTuple):
 
 
 class ChatPage(msgspec.Struct, frozen=True):
-    """A page of an owner's list, in order. `next` is the cursor of the following page, None at the end."""
+    """A page of an owner's list, in the order of the list. `next` is the cursor of the following page, None at the
+    end."""
 
     chats: list[ChatMeta]
     next: ListCursor | None
 
 
 class Index(Protocol):
-    """Keeps the meta of each chat, and the list of each owner's chats."""
+    """Keeps the index record of each chat, and the list of each owner's chats."""
 
     async def meta(self, chat_id: str) -> ChatMeta | None:
         """Return the chat's index record, None for a chat that never existed; `deleted` is set for a deleted chat."""
 
     async def list_chats(self, owner: str, limit: int, after: ListCursor | None = None) -> ChatPage:
-        """Return the next `limit` chats after the cursor `after`. If a chat is deleted meanwhile, the page has one chat
-        fewer, and the list does not end early. Each chat's `last_active` is the time by which the list is sorted."""
+        """Return the next `limit` chats after the cursor `after`. If a chat is deleted during the call, the page has
+        one chat fewer, and the list does not end early. Each chat's `last_active` is the time by which the list is
+        sorted."""
 
     async def listed(self, owner: str, chat_ids: Sequence[str]) -> list[ChatMeta]:
         """Return the present records of the given chats, leaving out chats that are not in the owner's list."""
@@ -70,11 +73,11 @@ class Index(Protocol):
 
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
         """Delete the chat. Returns True when the chat is deleted (also if it was deleted before), False when the chat
-        is unknown or another user's."""
+        is unknown or belongs to another user."""
 
     def follow_feed(
         self, owner: str, woken: Callable[[], None] | None = None
     ) -> AbstractAsyncContextManager[Messages[str | None]]:
-        """Iterate over the ids of the owner's chats whose meta has changed or that were deleted. None means that the
-        subscription was rebuilt and ids may be missing. Entering waits for the subscription's confirmation.
-        `woken` is called for each id or None that waits to be read."""
+        """Iterate over the ids of the owner's chats whose index record has changed or that were deleted. None means
+        that the subscription was rebuilt and ids may be missing. Entering the context manager waits until the
+        subscription is confirmed. `woken` is called for each id or None that waits to be read."""

@@ -1,4 +1,5 @@
-"""The leases of chats: which worker owns which chat, and how workers learn that a chat has work."""
+"""Defines the leases of chats, which record the worker that owns each chat, and the signals that tell workers about
+work."""
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -31,18 +32,18 @@ class Lost(Exception):
 
 
 class WaitingRun(msgspec.Struct, frozen=True):
-    """An open run that waits until its principal has fewer runs at work. `rank` is the run's rank among the principal's
-    waiting runs, as the `meta` of the append gave it."""
+    """An open run that waits until its principal has fewer active runs. `rank` is the run's rank among the principal's
+    waiting runs; an append has stored the rank with its `meta`."""
 
     principal_id: str
     rank: str
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """A claimed chat. `previous` is the worker that held the chat without releasing it, or ''. `waiting` is set if the
-    chat needs a worker only for a waiting run, and the inbox has no command. `has_begun` is False if `previous` claimed
-    the chat and wrote no fence. For `lease_left_ms` that worker may still believe that it owns the chat, because its
-    leases were ended early."""
+    """A claimed chat. `previous` is the worker that owned the chat before and did not release it, or ''. `waiting` is
+    set if the chat needs a worker only for a waiting run, and the inbox has no command. `has_begun` is False if
+    `previous` claimed the chat and wrote no fence. `lease_left_ms` is above 0 if the leases of `previous` were ended
+    early; for this time, `previous` may still believe that it owns the chat."""
 
     chat_id: str
     previous: str
@@ -52,14 +53,16 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class EndedLeases(msgspec.Struct, frozen=True):
-    """The number of chats that one call of `end_leases` made due, and the cursor of the next call; '' at the end."""
+    """The result of one call of `end_leases`: the number of chats that it made due, and the cursor for the next call
+    ('' at the end)."""
 
     count: int
     cursor: str
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The result of `take`: the fence's head, the head before it ('' for a new chat), and the store's clock."""
+    """The result of `take`: the head string of the fence, the head string before the fence ('' for a new chat), the
+    chat's owner, and the store's time in Unix milliseconds."""
 
     head: str
     previous: str
@@ -74,7 +77,7 @@ class Beat(Enum):
 
 
 class Released(Enum):
-    """The result of a release. MORE: the inbox holds a command; the owner must handle the command instead of releasing
+    """The result of a release. MORE: the inbox contains a command, which the worker must handle instead of releasing
     the chat."""
 
     OK = "OK"
@@ -84,10 +87,10 @@ class Released(Enum):
 class Compacted(msgspec.Struct, frozen=True):
     """The short form of a log up to its head, which replaces the log when the chat is released (DESIGN §2).
 
-    `checkpoint` is the state at the head, `version` the largest format version in it. The entries are kept for
-    RESUME_SECONDS more, for readers that resume; those before `trim` are dropped at once. `part` is added to the
-    history, or with `replaces_last` takes the place of its last part; `drop_first` counts the oldest parts to delete.
-    An empty `part` leaves the history as it is.
+    `checkpoint` is the state at the head, and `version` is the largest format version in the checkpoint. Entries before
+    `trim` are deleted at once. The other entries are kept for another RESUME_SECONDS, for readers that resume. `part`
+    is added to the history or, with `replaces_last`, replaces the last part of the history. `drop_first` is the number
+    of oldest parts to delete. An empty `part` leaves the history unchanged.
     """
 
     checkpoint: bytes
@@ -99,71 +102,72 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 class DueBell(Protocol):
-    """Tells a worker which buckets have due chats."""
+    """Notifies a worker of buckets with due chats."""
 
     async def wait(self, timeout_seconds: float) -> int | None:
         """Return the bucket whose bell rang, or None after the timeout."""
 
     async def put_back(self, bucket: int) -> None:
-        """Ring again for another worker, because the caller popped a token and cannot use the token (the caller is
-        draining, or full)."""
+        """Ring the bell of the bucket again for another worker. Callers that are draining or full use this method after
+        they have popped a token."""
 
 
 class WorkerSignals(Messages[str | None], Protocol):
-    """A worker's subscription: iterates over the ids of its chats with new commands. None means that the subscription
-    was rebuilt and ids may be missing."""
+    """A worker's subscription to its inbox signals. Iterates over the ids of the worker's chats that have new commands.
+    None means that the subscription was rebuilt and ids may be missing."""
 
     def heard_since(self, bucket: int) -> float | None:
-        """Return the time since which the subscription has had no interruption, in seconds of the monotonic clock; None
+        """Return the time when the last interruption of the subscription ended, in seconds of the monotonic clock; None
         while the connection for this bucket is lost."""
 
 
 class Claims(Protocol):
-    """Tells workers which chats need one, and gives each chat to one worker."""
+    """Gives each chat that needs a worker to exactly one worker."""
 
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
-        """Take up to `limit` due chats of a bucket. If more are due, the principals get one chat each in turn, so that
-        thousands of chats of one principal do not delay the others. With `waited_ms`, take only chats that have been
-        due for at least that time, and chats that another worker held without releasing them."""
+        """Take up to `limit` due chats of a bucket. If more chats are due, the chats of the principals are taken in
+        turn, so that thousands of chats of one principal do not delay the chats of others. With `waited_ms`, take only
+        chats that have been due for at least `waited_ms`, and chats that another worker owned and did not release."""
 
     async def claim_chat(self, chat_id: str, worker: str, lease_ms: int) -> bool:
-        """Take this chat before its time, because its waiting run may continue. Returns False if the chat has an owner
+        """Take this chat before it is due, because its waiting run may continue. Returns False if the chat has an owner
         or is at rest."""
 
     async def silent_owners(self, bucket: int, worker: str) -> list[str]:
         """Return the workers that own chats in this bucket and no longer listen for inbox signals. If a bucket has many
-        owners, only some of the calls check them, and the other calls return no owner. Returns no owner unless `worker`
-        itself listens at the server that answers."""
+        owners, only some of the calls check them, and the other calls return an empty list. The list is also empty if
+        `worker` itself does not listen at the server that answers."""
 
     async def end_leases(self, bucket: int, worker: str, owner: str, cursor: str) -> EndedLeases:
-        """Make chats of `owner` in this bucket due at once, if its inbox signals have no listener and those of `worker`
-        have one. Looks at some 200 owned chats; the first cursor is "0". Only one worker does this at a time."""
+        """Make chats of `owner` in this bucket due at once, if the inbox signals of `owner` have no listener and the
+        inbox signals of `worker` have a listener. One call checks some 200 owned chats; the cursor of the first call is
+        "0". Only one worker at a time ends the leases of an owner."""
 
     def bell(self) -> AbstractAsyncContextManager[DueBell]: ...
 
 
 class Leases(Protocol):
-    """Keeps claimed chats for their workers until they are given back."""
+    """Keeps claimed chats for their workers until the workers release them."""
 
     async def take(self, chat_id: str, worker: str, why: str) -> Taken:
-        """Append a fence. Raises Lost."""
+        """Append a fence, so that appends of former owners fail. Raises Lost."""
 
     async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
-        """Renew the leases of any number of chats of any buckets, with at most 200 per script call."""
+        """Renew the leases of any number of chats, in any buckets. Each script call renews at most 200 leases."""
 
     async def release(
         self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
     ) -> Released:
-        """Release the chat; it is due again at `when_ms`. With `compacted`, which must belong to this head, the same
-        step compacts the log. Raises Lost, Fenced."""
+        """Release the chat, and make it due again at `when_ms` (None: only when a command arrives). With `compacted`,
+        which must be the short form of the log at `head`, the same step compacts the log. Raises Lost, Fenced."""
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
-        """Raises Lost."""
+        """Release the chat in the middle of its work, and make it due again after `delay_ms`. Raises Lost."""
 
     async def quarantine(self, chat_id: str, worker: str, until_ms: int) -> None:
-        """Suspend a chat whose log cannot be folded: the chat loses its owner and becomes due far in the future;
-        nothing is deleted. Raises Lost."""
+        """Suspend a chat whose log cannot be folded. The chat loses its owner and is due again at `until_ms`, far in
+        the future. Nothing is deleted. Raises Lost."""
 
     def inbox_signals(self, worker: str) -> AbstractAsyncContextManager[WorkerSignals]:
-        """Subscribe to the signals for this worker. While it owns chats, a worker must be subscribed: others take over
-        the chats of an owner without a listener."""
+        """Subscribe to the inbox signals of this worker. A worker that owns chats must be subscribed, because other
+        workers take over the chats of an owner that does not listen."""

@@ -1,4 +1,4 @@
-"""The log of a chat: appending, loading and following it."""
+"""Defines the log of a chat, and the operations to append to a log, to load it and to follow it."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -30,8 +30,8 @@ class Messages(Protocol[_M_co]):
 def absent_id_of(chat_id: str) -> str:
     """Return an id that no chat can have, since ids do not contain "~" (`wire/ids.py`).
 
-    A caller must not notice that another principal has a chat of the id `chat_id`. So the store is asked for the absent
-    id; this query takes the same work and time as a query for an unknown chat."""
+    A caller must not notice that another principal has a chat with the id `chat_id`. So the store is queried for the
+    absent id, which takes the same work and time as a query for an unknown chat."""
     return f"~{chat_id}"
 
 
@@ -41,17 +41,18 @@ class Fenced(Exception):
 
 
 class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One atomic commit. `consumed` are (inbox id, request id) pairs that must still be in the inbox.
+    """One atomic commit to a log. `consumed` are the (inbox id, request id) pairs of commands that must still be in the
+    inbox.
 
-    `events`, `facts` and `acks` are JSON arrays ('' for none). `checkpoint` (the uncompressed state; the store
-    compresses it) replaces the stored checkpoint, and `checkpoint_version` is the largest version folded into it.
-    `trim` drops entries before that id, never beyond the checkpoint. `lifetime`: 'expire' takes the chat out of the
-    lists and lets its keys expire in `expire_seconds`, 'persist' cancels the expiry, '' changes nothing. An accepted
-    post cancels the expiry, too, so each append to a temporary chat or one without messages passes 'expire'. A `meta`
-    that is not empty is written into the chat's index, updates `last_active` and is announced on the feed. `parent` is
-    the chat that created this one: this chat is listed among its parent's children instead of in its owner's list.
-    `blobs` are the hashes of blobs that the entry refers to; these blobs are now kept as long as the chat. Unknown
-    hashes are skipped.
+    `events`, `facts` and `acks` are JSON arrays ('' for none). `checkpoint` is the uncompressed state; the store
+    compresses it and replaces the stored checkpoint. `checkpoint_version` is the largest format version that was folded
+    into the checkpoint. Entries before the id `trim` are deleted, but never entries after the checkpoint. The
+    `lifetime` 'expire' removes the chat from the lists and lets its keys expire in `expire_seconds`; 'persist' cancels
+    the expiry; '' changes nothing. An accepted post also cancels the expiry, so each append to a temporary chat, or to
+    a chat without messages, passes 'expire'. A `meta` that is not empty is written into the chat's index record,
+    updates `last_active` and is announced on the feed. `parent` is the chat that created this chat. A chat with a
+    parent is listed among its parent's children instead of in its owner's list. `blobs` are the hashes of blobs that
+    the entry refers to; from now on, these blobs are kept as long as the chat. Unknown hashes are skipped.
     """
 
     chat_id: str
@@ -74,16 +75,16 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Appended(Enum):
-    """The result of an append. DUP: the entry had been appended already; the first answer was lost."""
+    """The result of an append. DUP: an earlier call has appended the same entry, and its answer was lost."""
 
     OK = "OK"
     DUP = "DUP"
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The checkpoint (head string, format version, state) if there is one, the entries after it, and the present head.
-    `is_whole` is True when the entries reach the present head; otherwise they are the first page, and `read_log`
-    returns the others."""
+    """The checkpoint (head string, format version, state) or None, the entries after the checkpoint, and the present
+    head. `is_whole` is True when `entries` reaches the present head. Otherwise `entries` is the first page, and
+    `read_log` returns the later entries."""
 
     checkpoint: tuple[str, int, bytes] | None
     entries: list[RawEntry]
@@ -92,12 +93,12 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class LogMessage(msgspec.Struct, frozen=True):
-    """A message of a chat's log channel. A message may be lost; then a later `reconnected` message tells that messages
+    """A message of a chat's log channel. Messages may be lost; a later `reconnected` message then reports that messages
     may be missing.
 
-    `kind` is entry (`entry` contains the entry without its facts), large (the entry is too big for the channel; read it
-    by its id), deleted (the chat was deleted) or reconnected (the channel was rebuilt and messages may be missing;
-    compare the head).
+    `kind` is entry (`entry` contains the entry without its facts), large (the entry is too large for the channel; read
+    the entry by its id), deleted (the chat was deleted) or reconnected (the channel was rebuilt and messages may be
+    missing; compare the head).
     """
 
     kind: Literal["entry", "large", "deleted", "reconnected"]
@@ -109,12 +110,12 @@ class LogMessage(msgspec.Struct, frozen=True):
 
 
 AtOnce: TypeAlias = Callable[[LogMessage], bool]
-"""A callback that handles a message in the task that received it, or returns False to have the message queued. It
-neither waits nor raises."""
+"""A callback that handles a message in the task that received the message, or returns False to have the message queued.
+The callback must neither wait nor raise."""
 
 
 class Log(Protocol):
-    """Keeps the entries of chats, and the checkpoint that folds the oldest of them."""
+    """Stores the entries of each chat, and the checkpoint, into which the oldest entries are folded."""
 
     async def append(self, request: AppendRequest) -> Appended:
         """Raises Fenced."""
@@ -134,8 +135,9 @@ class Log(Protocol):
         newest: bool = False,
     ) -> list[RawEntry]:
         """Return a page of the stored entries after `after`, up to and including `through`, oldest first. The page has
-        the oldest of these entries (with `newest`, the newest), at most LOG_PAGE_BYTES of them, but at least one entry
-        if there is one. Entries between two pages may be trimmed meanwhile, so compare each entry's `before`."""
+        the oldest of these entries or, with `newest`, the newest. It has at most LOG_PAGE_BYTES, but at least one entry
+        if any entry matches. The owner may trim entries between two calls, so check that each entry's `before` is the
+        head of the entry before it."""
 
     async def read_history(self, chat_id: str, *, last_only: bool = False) -> list[bytes]:
         """Return the stored parts of the chat's history, oldest first, or only the last part (`history_parts.py`)."""
@@ -146,10 +148,10 @@ class Log(Protocol):
     def follow(
         self, chat_id: str, at_once: AtOnce | None = None, woken: Callable[[], None] | None = None
     ) -> AbstractAsyncContextManager[Messages[LogMessage]]:
-        """Iterate over the messages of the chat's log channel. Entering waits for the subscription's confirmation
-        (DISPATCH §6). While no message waits to be read, the next message is offered to `at_once`, which neither waits
-        nor raises, and returns True when it has handled the message. `woken` is called for each message that waits to
-        be read, so that a reader need not keep a task that waits."""
+        """Iterate over the messages of the chat's log channel. Entering the context manager waits until the
+        subscription is confirmed (DISPATCH §6). While no message waits to be read, the next message is passed to
+        `at_once`, which must neither wait nor raise, and returns True when it has handled the message. `woken` is
+        called for each message that waits to be read, so a reader needs no task that waits for messages."""
 
     async def watchers(self, chat_id: str) -> int:
         """Return the number of processes that follow the chat's log channel."""

@@ -1,4 +1,4 @@
-"""Records that the store keeps beside the logs: traces of runs, and the quotas of callers."""
+"""Defines the records that the store keeps beside the logs: traces of runs, and the runs that count against quotas."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,8 +9,9 @@ __all__ = ["AllowanceSpent", "Allowances", "TraceRecord", "TraceRecords"]
 
 
 class TraceRecord(msgspec.Struct, frozen=True):
-    """A part of a run's trace, or with the empty `run_id` parts of several runs. `key` is unique, so that a record
-    stored twice is read once. `data` is packed (`trace_records.py`); the store does not parse it."""
+    """A part of a run's trace. A record whose `run_id` is empty contains parts of several runs. `key` is unique, so
+    that a record that was stored twice is read only once. `data` is packed (`trace_records.py`); the store does not
+    parse `data`."""
 
     run_id: str
     key: str
@@ -18,8 +19,9 @@ class TraceRecord(msgspec.Struct, frozen=True):
 
 
 class AllowanceSpent(msgspec.Struct, frozen=True):
-    """The result of counting a run against a quota. `is_new`: this call counted the run, and `return_allowance` can
-    undo the count. `wait_ms` above 0: the run was not counted; the quota admits another run after this time."""
+    """The result of counting a run against a quota. `is_new` is True if this call counted the run; `return_allowance`
+    can undo the count. If `wait_ms` is above 0, the run was not counted, and the quota admits another run after
+    `wait_ms`."""
 
     is_new: bool
     wait_ms: int = 0
@@ -31,24 +33,24 @@ class TraceRecords(Protocol):
     async def put_traces(
         self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
     ) -> bool:
-        """Store records with the owner's chat and keep all its records for another `ttl_seconds`; the oldest beyond the
-        bound are deleted. If `replaces` is not '', the records replace the newest record, which must have this key.
-        Returns False, and stores nothing, when the owner has no such chat, or the newest record has another key than
-        `replaces`."""
+        """Store records with the owner's chat, and keep all records of the chat for another `ttl_seconds`. The oldest
+        records above TRACES_MAX_COUNT are deleted. If `replaces` is not '', the new records replace the newest record,
+        whose key must be `replaces`. Returns False, and stores nothing, when the owner has no such chat or the newest
+        record has another key."""
 
     async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
-        """Return the newest record of the owner's chat."""
+        """Return the newest record of the owner's chat, or None if the chat has no record."""
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
-        """Return the records of the owner's chat that are still held, oldest first."""
+        """Return the stored records of the owner's chat, oldest first."""
 
 
 class Allowances(Protocol):
     """Counts the runs of each caller against the caller's quotas."""
 
     async def spend_allowance(self, principal_id: str, allowance: str, per_hour: int, per_day: int) -> AllowanceSpent:
-        """Count the run that `allowance` names, unless it was counted before or the caller has reached the bound for
-        the last hour or day; a bound of 0 means no bound."""
+        """Count the run that has the name `allowance`. A run is not counted if it was counted before, or if the caller
+        has reached the bound for the last hour or day. A bound of 0 means no bound."""
 
     async def return_allowance(self, principal_id: str, allowance: str) -> None:
         """Undo `spend_allowance`, because the command was not accepted."""

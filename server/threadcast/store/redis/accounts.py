@@ -1,9 +1,9 @@
-"""Counts what each principal stores, in one hash for each principal and bucket: the bytes of each chat, and their sum.
+"""Counts the bytes that each principal stores. One hash per principal and bucket has the bytes of its chats and a sum.
 
-`RedisStore` in `store.py` inherits from the class of this module. The hash lies in the slot of its chats, so the
-scripts `post`, `blob_put` and `delete` change it in the same step as the chat, and no crash makes it wrong. Logs grow
-without being counted, since that would cost every append; a chat is measured when its worker releases it. A total is
-the sum over all buckets, read in one pipeline.
+`RedisStore` in `store.py` inherits from the class of this module. The hash is in the slot of its chats, so the scripts
+`post`, `blob_put` and `delete` change the hash in the same step as the chat, and no crash makes the hash wrong. An
+append does not count the growth of the log, because counting would cost every append. Instead, a chat is measured when
+its worker releases it. A principal's total is the sum over all buckets, read in one pipeline.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MEASURED_AT_ONCE = 50
 blobs."""
 
 NAMES_AT_ONCE = 1_000
-"""The number of names of chats that one command returns, which takes 0.3 ms."""
+"""The number of chat ids that one command returns, which takes 0.3 ms."""
 
 _log = structlog.get_logger(__name__)
 
@@ -54,13 +54,13 @@ class RedisAccounts(RedisPart):
     async def recount(self, owner: str) -> None:
         for bucket in range(self._keys.buckets):
             counted = await self._scanned(b"HSCAN", self._keys.account(bucket, owner))
-            listed = await self._scanned(b"ZSCAN", self._keys.chats(bucket, owner))  # an older version stored some
+            listed = await self._scanned(b"ZSCAN", self._keys.chats(bucket, owner))  # older versions did not count some
             chats = sorted({*counted, *listed} - {b"*"})
             for start in range(0, len(chats), MEASURED_AT_ONCE):
                 await self._measure([chat.decode() for chat in chats[start : start + MEASURED_AT_ONCE]], owner)
 
     async def _scanned(self, command: bytes, key: bytes) -> list[bytes]:
-        """Return all names in a hash or a sorted set, some at a time."""
+        """Return all names in a hash or a sorted set, read with several commands."""
         names: list[bytes] = []
         cursor = b"0"
         while True:

@@ -1,9 +1,10 @@
 """Stores large message parts beside the log in Redis: for a day, or as long as the chat once an append refers to them.
 
-`RedisStore` in `store.py` inherits from the class of this module. The scripts `append` and `delete` also keep and
-delete blobs, in their own atomic steps. A blob belongs to the chat's owner or, while the chat does not exist, to the
-user who stored it; other users cannot learn that it exists. A blob above WHOLE_MAX_BYTES is written and read in slices
-(`slices.py`); to processes of older versions, which do not know slices, such a blob is missing.
+`RedisStore` in `store.py` inherits from the class of this module. The script `append` keeps blobs and the script
+`delete` deletes them, each in its own atomic step. A blob belongs to the chat's owner. While the chat does not exist,
+the blob belongs to the user who stored it. Other users cannot find out whether a blob exists. A blob above
+WHOLE_MAX_BYTES is written and read in slices (`slices.py`). Processes of older versions cannot read slices, and
+report such a blob as missing.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class RedisBlobs(RedisPart):
         data = request.blob.data
         if len(data) <= WHOLE_MAX_BYTES:
             return BlobOutcome((await self._put(request, data, 0)).decode())
-        # The first call refuses the blob, or finds it stored, before anything is written.
+        # The first call writes no data. It refuses the blob, or finds the blob stored, or answers UNSTAGED.
         answer = await self._put(request, b"", slices_of(len(data)))
         if answer == b"UNSTAGED":
             key = self._keys.chat(request.chat_id).staged_blob(request.blob.hash)
@@ -78,6 +79,6 @@ class RedisBlobs(RedisPart):
 
         if is_sliced:
             data = await gathered(read, size_bytes)
-        elif size_bytes > WHOLE_MAX_BYTES:  # an older version stored it whole; a script would copy it again
+        elif size_bytes > WHOLE_MAX_BYTES:  # stored whole by an older version; a script would copy it
             data = await self._redis.send(b"HGET", key, b"d")
         return None if data is None else Blob(hash, mime.decode(), data)

@@ -1,12 +1,12 @@
-"""The one pub/sub connection of a process, shared by all listeners of log channels, inbox signals, feeds and topics.
+"""Keeps the single pub/sub connection of a process, which serves all listeners.
 
-`log.py` and `dispatch.py` parse the messages. Redis does not guarantee delivery of a published message, so every gap is
-reported: after a rebuilt connection, or when a listener's queue was full, the listener's next item is None, and the
-listener compares the head (DISPATCH §6).
+The listeners subscribe to log channels, inbox signals, feeds and topics. `log_messages.py` parses the messages. Redis
+does not guarantee delivery of a published message, so every gap is reported: after the connection was rebuilt, or when
+a listener's queue was full, the listener's next item is None. Its reader then compares the head (DISPATCH §6).
 
-The order matters: `subscribe` returns only when the server has confirmed the channels, and a listener reads None only
-when all its channels are confirmed again. Otherwise both the subscription and the comparison of heads could miss a
-message that is published between the two.
+The order matters. `subscribe` returns only when the server has confirmed the channels, and a listener yields None only
+when all its channels are confirmed again. In any other order, a message that is published between the comparison of
+heads and the confirmation would be missed by both.
 """
 
 import asyncio
@@ -30,20 +30,21 @@ from threadcast_protocol.wire.errors import Unavailable
 __all__ = ["PLAIN", "SHARDED", "SUBSCRIBE_TIMEOUT_SECONDS", "Channels", "Subscriptions", "Words"]
 
 SILENCE_SECONDS = 1.0
-"""Seconds of silence after which the server is sent a PING, and the seconds that it then has for its answer (DESIGN
-§3)."""
+"""Seconds without a message after which the process sends a PING, and seconds within which the server must answer it
+(DESIGN §3)."""
 
 SUBSCRIBE_TIMEOUT_SECONDS = 3.0
-"""Seconds for a subscription's confirmation: covers one rebuild after a lost connection (silence, a connect, a round
-trip)."""
+"""Seconds to wait for the confirmation of a subscription. They cover one rebuild of a lost connection (silence, a
+connect, a round trip)."""
 
 REBUILD_PAUSE_SECONDS = 0.1
 """Seconds between attempts to connect: short compared with a lease, long compared with a busy loop. A connection that
-was open for longer is rebuilt at once, because other workers take over the chats of a worker that does not listen."""
+was open for longer than this pause is rebuilt at once, because other workers take over the chats of a worker that does
+not listen."""
 
 
 class Words(msgspec.Struct, frozen=True):
-    """The command and reply names of this kind of channel."""
+    """The names of the commands and replies for one kind of channel."""
 
     subscribe: bytes
     unsubscribe: bytes
@@ -52,20 +53,21 @@ class Words(msgspec.Struct, frozen=True):
 
 PLAIN = Words(b"SUBSCRIBE", b"UNSUBSCRIBE", b"message")
 SHARDED = Words(b"SSUBSCRIBE", b"SUNSUBSCRIBE", b"smessage")
-"""The names for sharded channels of a Cluster: a channel belongs to the node that has its slot, and the node ends the
-subscription when the slot moves."""
+"""The names for sharded channels of a Cluster. A sharded channel belongs to the node that has its slot. When the slot
+moves, that node ends the subscription."""
 
 
 class Subscriptions(Protocol):
-    """The store's channels, be they on one server (`Channels`) or on many (`cluster_channels.ClusterChannels`)."""
+    """The store's channels, on one server (`Channels`) or in a Cluster (`cluster_channels.ClusterChannels`)."""
 
     def subscribe(
         self, channels: Sequence[bytes], woken: Callable[[], None] | None = None
     ) -> AbstractAsyncContextManager[Listener]: ...
 
     def confirmed_listeners(self, channel: bytes) -> Sequence[Listener]:
-        """Return the listeners of this process on a channel whose subscription the server has confirmed. A caller that
-        publishes may pass them its message itself (`log.py`). A Cluster returns none."""
+        """Return the listeners of this process on a channel. The result is empty while the server has not confirmed the
+        subscription, and always empty in a Cluster. A process that publishes a message may pass it to these listeners
+        directly (`log.py`)."""
 
 
 def _not_told() -> None:
@@ -73,8 +75,8 @@ def _not_told() -> None:
 
 
 class Channels:
-    """Start `run` in the store's task group, then call `subscribe` from anywhere. `on_loss` is called after each loss
-    of the connection."""
+    """The channels of one server. Start `run` in the store's task group; then any task may call `subscribe`. `on_loss`
+    is called whenever the connection was lost or could not be opened."""
 
     def __init__(
         self,
@@ -94,14 +96,14 @@ class Channels:
         self._outbox: list[bytes] = []
         self._has_outbox = asyncio.Event()
         self._heard_at = -math.inf
-        self._settled_seconds: float | None = None  # before this connection was opened; None before the first one
+        self._settled_seconds: float | None = None  # see `_seconds_before`; None before the first connection
         self._outage = Outage()
 
     def subscribe(
         self, channels: Sequence[bytes], woken: Callable[[], None] | None = None
     ) -> AbstractAsyncContextManager[Listener]:
-        """Subscribe; entering returns once the server has confirmed every channel. Raises Unavailable when the
-        confirmation does not come in time."""
+        """Return a context manager that subscribes to the channels. Entering it waits until the server has confirmed
+        every channel. Raises Unavailable when a confirmation does not arrive in time."""
         return _Subscription(self, Listener(channels, woken))
 
     def add(self, channel: bytes, listener: Listener) -> None:
@@ -109,7 +111,7 @@ class Channels:
         holders = self._listeners.setdefault(channel, [])
         holders.append(listener)
         if len(holders) == 1:
-            self._hear_older(channel)  # before the list's own channel, whose confirmation then covers both
+            self._hear_older(channel)  # sent first, so that the confirmation of `channel` covers both
             self._say(self._words.subscribe, channel)
         elif channel in self._confirmed:
             listener.confirm(channel)
@@ -126,7 +128,7 @@ class Channels:
         return self._listeners[channel] if channel in self._confirmed else ()
 
     def _hear_older(self, channel: bytes) -> None:
-        """Subscribe to the feed channels of all lists, once there is a list: one pattern for the process."""
+        """Subscribe to the feed channels of all lists with one pattern, when the first list is subscribed to."""
         if self.older is not None and not self._hears_older and self.older.is_list(channel):
             self._hears_older = True
             self._outbox.append(pack(b"PSUBSCRIBE", self.older.pattern))
@@ -138,8 +140,8 @@ class Channels:
         self._has_outbox.set()
 
     async def run(self) -> None:
-        """Keep one connection open for ever. Boundary: every failure of the connection ends here and opens a new
-        connection."""
+        """Keep one connection open until the task is cancelled. Boundary: every failure of the connection is handled
+        here, and a new connection is opened."""
         route = self._redis.route
         connection = route.connection()
         while True:
@@ -170,18 +172,18 @@ class Channels:
 
     async def _seconds_before(self, connection: AbstractConnection) -> float:
         """Return for how many seconds before its first connection a process may assume that the channels of other
-        processes were not interrupted. A rebuilt connection tells that there was an interruption just now; and in a
-        Cluster a slot may have moved."""
+        processes were not interrupted. The answer is 0 for a rebuilt connection, because there was an interruption
+        just now. In a Cluster the answer is 0, because a slot may have moved."""
         if self._settled_seconds is not None or self._words is not PLAIN:
             return 0.0
         with anyio.fail_after(CONNECT_TIMEOUT_SECONDS):
             return await settled_seconds_of(connection)
 
     def _begin(self) -> None:
-        """Prepare a new connection: the queue of pending subscriptions is replaced by the channels that have listeners
-        now."""
+        """Prepare a new connection: replace the pending subscriptions by a subscription to every channel that has
+        listeners."""
         self._outbox.clear()
-        self._has_outbox.clear()  # without this, `_speak` would loop without a pause, because it has nothing to send
+        self._has_outbox.clear()  # otherwise `_speak` would find nothing to send, and loop without a pause
         self._unanswered.clear()
         self._hears_older = False
         for channel in self._listeners:
@@ -195,8 +197,8 @@ class Channels:
             listener.lose(self._listeners)
 
     async def _leave(self, connection: AbstractConnection) -> None:
-        """Leave a demoted server: it still accepts subscriptions, but may never again receive the messages to pass
-        on."""
+        """Raise Unavailable when this server is not the primary any more, so that the connection is rebuilt. A demoted
+        server still accepts subscriptions, but may never again receive messages that it could pass on."""
         await self._redis.route.left(connection)
         raise Unavailable("the store's primary has changed")
 
@@ -210,12 +212,12 @@ class Channels:
                 elif isinstance(reply, Exception):
                     raise reply
             except NoPermissionError:
-                # An ACL that allows channels by patterns refuses every other pattern. Feeds of this process then learn
-                # late of changes by processes of version 0.1.0.
+                # An ACL that allows channels by patterns refuses every other pattern. The feeds of this process then
+                # report changes by processes of version 0.1.0 late.
                 if not self._hears_older:
                     raise
                 reply = None
-            if isinstance(reply, list):  # any other reply is PONG, the answer while no channel is subscribed
+            if isinstance(reply, list):  # other replies: PONG while no channel is subscribed, or None from above
                 kind, channel = reply[0], reply[1]
                 if kind == self._words.message:
                     for listener in self._listeners.get(channel, ()):
@@ -224,7 +226,7 @@ class Channels:
                     for listener in self._listeners.get(self.older.list_channel(reply[2]), ()):
                         listener.offer(reply[3])
                 elif kind == self._words.unsubscribe.lower() and channel in self._confirmed:
-                    # The node has ended the subscription without our request.
+                    # The node has ended the subscription without a request of this process.
                     raise Unavailable("a channel has moved to another node")
                 elif kind == self._words.subscribe.lower():
                     self._confirm(channel)
@@ -232,7 +234,7 @@ class Channels:
 
     def _confirm(self, channel: bytes) -> None:
         left = self._unanswered.get(channel, 0) - 1
-        if left > 0:  # this answers a SUBSCRIBE that was cancelled; the answer to the newest one will follow
+        if left > 0:  # the reply to a cancelled SUBSCRIBE; the reply to the newest SUBSCRIBE follows
             self._unanswered[channel] = left
             return
         self._unanswered.pop(channel, None)
@@ -266,7 +268,8 @@ class Channels:
 
 
 class _Subscription:
-    """The channels of one listener, while its block runs. A class for the same reason as `Following`."""
+    """Subscribes a listener to its channels while the `async with` block runs. It is a class for the same reason as
+    `Following`."""
 
     __slots__ = ("_channels", "_listener")
 
@@ -297,7 +300,7 @@ class _Subscription:
 
 
 def _first(wrong: Exception) -> Exception:
-    """Return the first error that a task group wrapped."""
+    """Return the first error of an exception group, or `wrong` itself if it is no group."""
     while isinstance(wrong, ExceptionGroup) and wrong.exceptions:
         wrong = wrong.exceptions[0]
     return wrong

@@ -27,8 +27,8 @@ META_FIELDS = (
 
 
 def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
-    """Return the record from `values`, which are in the order of META_FIELDS; None when there is no such chat. Raises
-    Internal when the values were not written by this store."""
+    """Return the record made from `values`, which are in the order of META_FIELDS. Returns None when there is no such
+    chat. Raises Internal when the values were not written by this store."""
     owner, title, state, model, mode, message_count, queue, created_at, last_active, deleted, parent, floor, died = (
         values
     )
@@ -56,8 +56,9 @@ def read_meta(chat_id: str, values: Sequence[str | None]) -> ChatMeta | None:
 
 
 def page_of(cursors: Sequence[ListCursor], found: Sequence[Sequence[str | None]], has_more: bool) -> ChatPage:
-    """Make a page of a list from its cursors and the metas read after them. Chats deleted in between are left out; a
-    meta changed in between keeps the time of its cursor, so that a cursor made from it stays valid."""
+    """Make a page of a list from its cursors and from the metas, which were read after the cursors. Chats that were
+    deleted in between are left out. A meta that changed in between gets the time of its cursor, so that a cursor made
+    from this meta stays valid."""
     metas = [(cursor, read_meta(cursor.chat_id, values)) for cursor, values in zip(cursors, found, strict=True)]
     chats = [
         replace(meta, last_active=cursor.last_active) for cursor, meta in metas if meta is not None and not meta.deleted
@@ -70,7 +71,7 @@ def check_owner(request: AppendRequest) -> None:
     every list.
 
     Raises:
-        Internal: `meta` without `owner`.
+        Internal: the request has `meta` but no `owner`.
     """
     if request.meta and not request.owner:
         raise Internal(f"an append to {request.chat_id} changes its meta and does not name its owner")

@@ -1,11 +1,12 @@
 """Reads and writes the stored form of a checkpoint: a line `<head string> <version>`, then the compressed state.
 
-`log.py` and `dispatch.py` call it with the state as bytes. The line is not compressed, because the scripts read the
-checkpoint's position from it. A large state is compressed in a thread, so that it does not block the event loop.
+`log.py` and `dispatch.py` call this module with the state as bytes. The line is not compressed, because the scripts
+read the checkpoint's position from it. A large state is compressed in a thread, because compression would block the
+event loop.
 
-A compressed state above WHOLE_MAX_BYTES is stored in slices (`slices.py`). Its line has the version SLICED_VERSION, and
-the frame after it is empty and followed by a line `<version> <bytes>`. A process of an older version takes such a
-checkpoint for a checkpoint of a newer format, and hands the chat over.
+A compressed state above WHOLE_MAX_BYTES is stored in slices (`slices.py`). The line of such a checkpoint has the
+version SLICED_VERSION. An empty compressed frame and a line `<version> <bytes>` follow. To a process of an older
+version, the checkpoint seems to have a newer format, so this process hands the chat over.
 """
 
 import asyncio
@@ -18,24 +19,24 @@ from threadcast_protocol.wire.errors import Internal
 __all__ = ["Composed", "Sliced", "compose", "sliced", "split"]
 
 THREAD_ABOVE_BYTES = 256 * 1_024
-"""A larger state is compressed in a thread. Compressing a state of this size takes 2.5 ms; for a smaller state, a
-thread costs more than it saves."""
+"""A state above this size is compressed in a thread. Compressing a state of this size takes 2.5 ms. For a smaller
+state, a thread costs more than it saves."""
 
 SLICED_VERSION = 1_000_000
-"""The version in the line of a checkpoint in slices; it is larger than every format version (`chat/entries.py`)."""
+"""The version in the line of a checkpoint in slices. It is larger than every format version (`chat/entries.py`)."""
 
 
 class Composed(NamedTuple):
-    """The stored form: the value of the key `snap`, and the compressed state if that is stored in slices under another
-    key."""
+    """The stored form of a checkpoint. `snap` is the value of the key `snap`. `slices` is the compressed state if it is
+    stored in slices under another key, else b""."""
 
     snap: bytes
     slices: bytes
 
 
 class Sliced(NamedTuple):
-    """The line of a checkpoint in slices: `size_bytes` is the size of its compressed state. `line` begins its
-    `snap`."""
+    """The description of a checkpoint in slices: the first line of its `snap`, the version of its state, and the size
+    of its compressed state."""
 
     line: str
     version: int
@@ -43,8 +44,8 @@ class Sliced(NamedTuple):
 
 
 async def compose(head: str, version: int, state: bytes) -> Composed:
-    """Return the stored form: the same bytes for the same arguments, so that a repeated append is recognised as a
-    repeat."""
+    """Return the stored form of a checkpoint. The same arguments give the same bytes, so that a repeated append is
+    recognised as a repeat."""
     large = len(state) > THREAD_ABOVE_BYTES
     data = await asyncio.to_thread(compressed, state) if large else compressed(state)
     if len(data) <= WHOLE_MAX_BYTES:
@@ -53,8 +54,8 @@ async def compose(head: str, version: int, state: bytes) -> Composed:
 
 
 def sliced(snap: bytes) -> Sliced | None:
-    """Return the description of the slices in `snap`; None if the checkpoint has no slices. Raises Internal if the
-    description cannot be read."""
+    """Return the description of the slices in `snap`, or None if the checkpoint is not in slices. Raises Internal if
+    the description cannot be read."""
     line, _, data = snap.partition(b"\n")
     if not line.endswith(b" %d" % SLICED_VERSION):
         return None
@@ -66,7 +67,7 @@ def sliced(snap: bytes) -> Sliced | None:
 
 
 async def split(stored: bytes) -> tuple[str, int, bytes] | None:
-    """Return head string, version and state of a checkpoint that is not in slices, None for an empty string.
+    """Return head string, version and state of a checkpoint that is not in slices. Returns None if `stored` is empty.
 
     Raises:
         Internal: the bytes are not a checkpoint.

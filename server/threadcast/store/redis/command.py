@@ -1,4 +1,4 @@
-"""A command on its way to Redis: its bytes, the future of its reply, and how long its caller waits."""
+"""A command for Redis: its bytes, the future of its reply, and the time for which its caller waits."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,26 +11,27 @@ __all__ = ["COMMAND_TIMEOUT_SECONDS", "LARGE_BYTES", "Command", "OnReply", "Repl
 Reply = Any  # Any: a reply is a nest of bytes, ints, None and lists whose shape depends on the command
 
 OnReply: TypeAlias = Callable[[Reply], None]
-"""Gets the reply in the task that reads it, before any caller is woken, and also if the caller was cancelled. It
-neither waits nor raises."""
+"""A callback that gets the reply in the task that reads it, before any caller is woken. It is also called if the caller
+was cancelled. It neither waits nor raises."""
 
 COMMAND_TIMEOUT_SECONDS = 2.0
 """Seconds that a command may wait for a free lane, and seconds that its exchange with the server may then take. A
-command of ordinary size therefore has its answer or its error after 4 s, or later only while its bytes keep moving, at
-least every 2 s. No lease depends on this number: a worker whose heartbeat hangs stops its work by its own clock
-(`actor/host.py`)."""
+command of ordinary size therefore has its answer or its error within 4 s. It takes longer only while bytes are
+transferred at least every 2 s. No lease depends on this number: a worker whose heartbeat hangs stops its work by its
+own clock (`actor/host.py`)."""
 
 SECONDS_PER_MB = 0.5
-"""Seconds that a command gets in addition for each MB: a store on a busy machine needs seconds to read a blob of 16 MB
-from its socket."""
+"""Seconds that are added for each MB of a command. A store on a busy machine needs seconds to read a blob of 16 MB from
+its socket."""
 
 LARGE_BYTES = 262_144
-"""A command of more bytes is sent alone, since a heartbeat queued behind 16 MB on a slow line would lose its lease."""
+"""A command with more bytes is sent alone. A heartbeat that waits behind 16 MB on a slow line would be too late for its
+lease."""
 
 
 class Command:
-    """One packed command, the future that waits for its reply, the end of that wait (event-loop seconds), and a
-    callback that gets the reply first."""
+    """One packed command. `answer` is the future of its reply, `expires_at` the event-loop time at which its caller
+    gives up, and `on_reply` a callback that gets the reply first."""
 
     __slots__ = ("answer", "expires_at", "on_reply", "packed")
 
@@ -47,20 +48,20 @@ class Command:
         return len(self.packed) > LARGE_BYTES
 
     def fail(self, wrong: Exception) -> None:
-        """Give the caller this exception of ours."""
+        """Raise `wrong` in the caller, unless the command already has a result."""
         if not self.answer.done():
             self.answer.set_exception(wrong)
 
 
 def seconds_for(size_bytes: int) -> float:
-    """Return the seconds that commands of this total size may wait for a lane, and again the seconds for their
-    exchange."""
+    """Return the seconds that commands of this total size may wait for a lane. Their exchange may then take the same
+    time again."""
     return COMMAND_TIMEOUT_SECONDS + SECONDS_PER_MB * size_bytes / 1_000_000
 
 
 def is_wanted(command: Command, now: float) -> bool:
-    """Return whether the command still needs an answer. A command past its deadline fails here, and needs no answer;
-    neither does a command whose caller was cancelled."""
+    """Return whether the command still needs a reply. Returns False for a command whose caller was cancelled, and for a
+    command past its deadline, which fails here with Unavailable."""
     if command.expires_at < now:
         command.fail(Unavailable("the store does not answer"))
     return not command.answer.done()

@@ -1,12 +1,12 @@
 """Sends commands to Redis: connections, deadlines, error translation, and one pipeline for the commands of one tick.
 
-`Redis` owns a few lanes, each one connection and one task. Commands issued in the same tick of the event loop are sent
-in one pipeline; while all lanes are busy, further commands are queued. So the batches grow with the load, and without
-load no command waits. Each caller gets its own answer or its own error.
+`Redis` has a few lanes. A lane is one connection and one task. Commands issued in the same tick of the event loop are
+sent in one pipeline. While all lanes are busy, further commands are queued. So the batches grow with the load, and
+without load no command waits. Each caller gets its own answer or its own error.
 
-No command is sent twice: redis-py's retries are off, and only a script that the server did not have (NOSCRIPT: it did
-not run) is sent again. A write without an answer raises `Unavailable`; its caller repeats the call with the same
-arguments.
+redis-py's retries are off, so that no command is executed twice. Only a script that the server did not have (NOSCRIPT)
+is sent again, because the script did not run. A write without an answer raises `Unavailable`, and its caller repeats
+the call with the same arguments.
 """
 
 import asyncio
@@ -60,19 +60,19 @@ __all__ = [
 ]
 
 LARGE_LANES = 2
-"""Maximum number of lanes that large commands use at a time, so that the others stay free for small commands."""
+"""The maximum number of lanes that large commands use at a time. The other lanes stay free for small commands."""
 
 LANES = 4
-"""Maximum number of pipelines in flight: one slow reply (a load of megabytes) leaves three free lanes. With more lanes
-the batches would be smaller and hence cost more under load."""
+"""The maximum number of pipelines in flight. While one lane waits for a slow reply (a load of megabytes), three lanes
+are free. With more lanes the batches would be smaller, and would cost more under load."""
 
 BATCH_MAX = 256
-"""Maximum number of commands in one pipeline: this number takes Redis some milliseconds, far below their shared
-deadline."""
+"""The maximum number of commands in one pipeline. Redis executes this number in some milliseconds, far below the
+deadline of the pipeline."""
 
 PENDING_MAX = 20_000
-"""Maximum number of commands that wait for a lane. One more command fails at once with Unavailable, since it would wait
-past its deadline."""
+"""The maximum number of commands that wait for a lane. A further command fails at once with Unavailable, because it
+would wait past its deadline."""
 
 _ASKING = pack(b"ASKING")
 
@@ -87,14 +87,15 @@ _REFUSALS = {
     "BUSY": "the store is busy with a script",
     "UNBLOCKED": "the store changed its role",
 }
-"""Sentences for users by the first word of Redis's error. All these errors may end without any action of the caller."""
+"""Sentences for users, by the first word of Redis's error. These errors may end without any action of the caller."""
 
 _ACCESS_REFUSALS = {
     "NOAUTH": "the store asks for a password",
     "WRONGPASS": "the store refuses the user or password",
     "NOPERM": "the store's user may not do this",
 }
-"""Sentences for errors that last until the configuration here or at the store is changed."""
+"""Sentences for users, by the first word of Redis's error. These errors last until the configuration of Threadcast or
+of the store is changed."""
 
 _TEXTS: tuple[tuple[type[Exception], str], ...] = (
     (redis_errors.BusyLoadingError, _REFUSALS["LOADING"]),
@@ -108,15 +109,15 @@ _TEXTS: tuple[tuple[type[Exception], str], ...] = (
     (OSError, "the store cannot be reached"),
     (RuntimeError, "the store cannot be reached"),
 )
-"""Sentences by exception class, for errors whose first word redis-py removes and for redis-py's own errors; the first
-matching class counts. uvloop raises RuntimeError for a write to a connection that has just been reset."""
+"""Sentences for users, by exception class: for errors whose first word redis-py removes, and for redis-py's own errors.
+The first matching class counts. uvloop raises RuntimeError for a write to a connection that has just been reset."""
 
 
 def explain_error(wrong: Exception) -> ThreadcastError:
-    """Translate an exception of redis-py or the system into our error. No other function handles redis exceptions."""
+    """Translate an exception of redis-py or of the system into a `ThreadcastError`, and return that error."""
     if isinstance(wrong, redis_errors.NoScriptError):
         return ScriptMissing("NOSCRIPT")
-    if isinstance(wrong, redis_errors.AskError):  # MOVED too
+    if isinstance(wrong, redis_errors.AskError):  # `MovedError` is a subclass
         return Redirected(wrong)
     if isinstance(wrong, redis_errors.NoPermissionError):
         return AccessRefused(_ACCESS_REFUSALS["NOPERM"])
@@ -141,8 +142,8 @@ def explain_error(wrong: Exception) -> ThreadcastError:
 
 
 class AccessRefused(Unavailable):
-    """The store refuses the user or password of store.url. A starting process ends with this error; a running process
-    waits, because the password may be about to change in the store."""
+    """The store refuses the user or password of store.url. A starting process ends with this error. A running process
+    waits, because an operator may be about to change the password in the store."""
 
 
 class ScriptMissing(ThreadcastError):
@@ -150,7 +151,7 @@ class ScriptMissing(ThreadcastError):
 
 
 class Redirected(Unavailable):
-    """MOVED or ASK: another node of a Cluster has the slot, so the command did not run."""
+    """Another node of a Cluster has the slot (MOVED or ASK), so the command did not run."""
 
     def __init__(self, wrong: redis_errors.AskError) -> None:
         super().__init__(
@@ -164,14 +165,14 @@ class Redirected(Unavailable):
 
 
 class Commands(ABC):
-    """Sends commands to one server (`Redis`) or to many (`cluster.Cluster`), with tasks that live as long as the
-    store."""
+    """Sends commands to one server (`Redis`) or to the nodes of a Cluster (`cluster.Cluster`). Its tasks run as long as
+    the store is open."""
 
     _tasks: TaskGroup | None = None
 
     @property
     def tasks(self) -> TaskGroup:
-        """Return the task group of all tasks that live as long as the store."""
+        """Return the task group of all tasks that run as long as the store is open."""
         if self._tasks is None:
             raise Internal("the store was used outside of its `async with`")
         return self._tasks
@@ -184,8 +185,8 @@ class Commands(ABC):
     ) -> None:
         tasks, self._tasks = self.tasks, None
         tasks.cancel_scope.cancel()
-        # An error of the body propagates unchanged. A cancellation is passed to the task group, which removes it if the
-        # group itself has cancelled the body.
+        # An error of the body propagates unchanged. A cancellation is passed to the task group, which removes the
+        # cancellation if the group itself has cancelled the body.
         if isinstance(wrong, asyncio.CancelledError):
             await tasks.__aexit__(kind, wrong, trace)
         else:
@@ -193,15 +194,15 @@ class Commands(ABC):
 
     @abstractmethod
     def send(self, *command: Value) -> "asyncio.Future[Reply]":
-        """Queue a command now and return the future of its reply; commands queued in one tick are one pipeline."""
+        """Queue a command and return the future of its reply. Commands queued in one tick are sent in one pipeline."""
 
     @abstractmethod
     async def call(self, name: str, keys: Sequence[bytes], *arguments: Value, on_reply: OnReply | None = None) -> Reply:
-        """Run a script. Raises Unavailable; the script then ran once or not at all. A Cluster does not call
-        `on_reply`."""
+        """Run a script and return its answer. After Unavailable, the script ran once or not at all. A Cluster does not
+        call `on_reply`."""
 
     async def all(self, commands: Sequence[Sequence[Value]]) -> list[Reply]:
-        """Return the replies of commands sent in one tick; the first error is raised after all have answered."""
+        """Send commands in one tick and return their replies. Raises the first error after all commands have ended."""
         results = await asyncio.gather(*(self.send(*command) for command in commands), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -210,23 +211,23 @@ class Commands(ABC):
 
     @abstractmethod
     async def everyone(self, *command: Value) -> list[Reply]:
-        """Send a command that concerns a server and not a key; return the reply of each server that can be reached."""
+        """Send a command without a key to every server. Returns the reply of each server that can be reached."""
 
     @abstractmethod
     async def load_scripts(self) -> None:
-        """Load all scripts. Raises Internal when a server does not support this kind of script."""
+        """Load all scripts into the store. Raises Internal when a server does not support scripts with `#!lua`."""
 
 
 class Redis(Commands):
-    """Sends commands to one Redis server over a few lanes. Enter it once. Entering opens no connection; the first
-    command does."""
+    """Sends commands to one Redis server over a few lanes. Enter the object once. Entering opens no connection; a lane
+    connects when it sends its first command."""
 
     def __init__(self, route: Route, *, lanes: int = LANES, scripts: Mapping[str, Script] = SCRIPTS) -> None:
         self.route = route
         self._scripts = scripts
         self._lane_count = lanes
         self._pending: deque[Command] = deque()
-        self._large: deque[list[Command]] = deque()  # batches of one large command, taken from the pending commands
+        self._large: deque[list[Command]] = deque()  # each batch has one large command, moved here from `_pending`
         self._large_lanes = 0
         self._idle: list[asyncio.Future[None]] = []
         self._is_waking = False
@@ -272,7 +273,7 @@ class Redis(Commands):
             await self.send(b"SCRIPT", b"LOAD", script.source)
         try:
             return await self.send(*command, on_reply=on_reply)
-        except ScriptMissing:  # another server has answered: the primary changed again, or a proxy serves several
+        except ScriptMissing:  # another server has answered: the primary changed again, or a proxy has many
             raise Unavailable("the store forgets its scripts") from None
 
     async def everyone(self, *command: Value) -> list[Reply]:
@@ -288,7 +289,7 @@ class Redis(Commands):
 
     def _wake_lane(self) -> None:
         while self._idle:
-            waiter = self._idle.pop()  # the lane that was idle last has the warmest connection
+            waiter = self._idle.pop()  # the lane whose connection was used last
             if not waiter.done():
                 waiter.set_result(None)
                 self._is_waking = True
@@ -310,8 +311,8 @@ class Redis(Commands):
             await hang_up(connection)
 
     def _next_batch(self, now: float) -> list[Command]:
-        """Return the next commands to send. Runs one tick after the lane was woken, so that it finds all commands of
-        that tick."""
+        """Return the next commands to send. The lane calls this method one tick after it was woken, so that the batch
+        has all commands that were queued in that tick."""
         self._is_waking = False
         batch: list[Command] = []
         while self._pending and len(batch) < BATCH_MAX:
@@ -328,8 +329,8 @@ class Redis(Commands):
         return batch
 
     async def _exchange_large(self, connection: AbstractConnection, batch: list[Command]) -> None:
-        """Send a large command as `_exchange` does. After a success, the large commands that wait for a lane get their
-        full time again."""
+        """Send a large command as `_exchange` does. After a success, renew the deadlines of the waiting large
+        commands."""
         self._large_lanes += 1
         try:
             await self._exchange(connection, batch)
@@ -341,8 +342,8 @@ class Redis(Commands):
                 command.expires_at = now + seconds_for(len(command.packed))
 
     async def _exchange(self, connection: AbstractConnection, batch: list[Command]) -> None:
-        """Send one pipeline and read its replies. Boundary: errors are passed to the callers, and the lane
-        continues."""
+        """Send one pipeline and read its replies. Boundary: errors are passed to the callers, and the lane goes on
+        with the next pipeline."""
         answered = 0
         try:
             packed = b"".join([command.packed for command in batch])
@@ -364,7 +365,7 @@ class Redis(Commands):
                     if command.on_reply is not None:
                         command.on_reply(reply)
         except Exception as wrong:
-            await hang_up(connection)  # replies may still be on their way
+            await hang_up(connection)  # replies to these commands may still arrive on this connection
             for command in batch[answered:]:
                 command.fail(explain_error(wrong))
         except asyncio.CancelledError:

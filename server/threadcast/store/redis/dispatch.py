@@ -59,9 +59,9 @@ class _RedisBell:
         self._first = 0
 
     async def wait(self, timeout_seconds: float) -> int | None:
-        """Return the bucket that rang. Raises Unavailable. A token popped by a call that is cancelled or fails is lost;
-        the sweep finds the chat."""
-        # BLPOP serves its first key first: without a rotating order, a busy bucket would starve the others.
+        """Return the bucket whose bell rang, or None after the timeout. Raises Unavailable. If the call fails or is
+        cancelled, the token that it has popped is lost; the sweep then finds the due chat."""
+        # BLPOP checks its first key first. The order rotates, because one busy bucket would starve the other buckets.
         order = self._bells[self._first :] + self._bells[: self._first]
         self._first = (self._first + 1) % len(self._bells)
         bell = await pop_bell(self._redis.route, self._connection, order, timeout_seconds)
@@ -167,7 +167,7 @@ class RedisDispatch(RedisPart):
             try:
                 slices = await staged(self._redis, staged_snap, composed.slices)
             except StoreFull:
-                compacted = None  # a chat must be able to come to rest even when the store's memory is full
+                compacted = None  # a chat must be able to rest even when the store's memory is full
         if compacted is not None:
             arguments += [
                 composed.snap,
@@ -205,7 +205,7 @@ class RedisDispatch(RedisPart):
         if answer != b"LONG":
             return Released(answer.decode())
         trim = (b"XTRIM", keys.recent, b"MAXLEN", b"~", RESUME_MAX_ENTRIES, b"LIMIT", TRIM_ENTRIES)
-        with suppress(Unavailable):  # the entries expire
+        with suppress(Unavailable):  # entries that are not trimmed expire
             while await self._redis.send(*trim):
                 pass
         return Released.OK
@@ -219,7 +219,7 @@ class RedisDispatch(RedisPart):
         await self._call("quarantine", chat_id, (keys.own, keys.due), worker, until_ms)
 
     async def _call(self, script: str, chat_id: str, keys: Sequence[bytes], *arguments: Value) -> Reply:
-        """Run a script that only the worker that owns the chat may run. Raises Lost."""
+        """Run a script that changes a chat of this worker. Raises Lost if the worker does not own the chat any more."""
         answer = await self._redis.call(script, keys, chat_id, *arguments)
         if answer == b"LOST" or (isinstance(answer, list) and answer[0] == b"LOST"):
             raise Lost(chat_id)

@@ -1,7 +1,7 @@
 """Ephemeral pub/sub messages between web processes: changes of running streams, presence, typing.
 
-Messages are bytes under a topic; `fanout/` defines their content. `RedisStore` in `store.py` inherits from the class of
-this module. A message may be lost, so a sender that needs an answer waits with a deadline.
+A message has a topic and a payload of bytes, whose content `fanout/` defines. `RedisStore` in `store.py` inherits from
+the class of this module. A message may be lost, so a sender that needs an answer waits with a deadline.
 """
 
 from collections.abc import AsyncIterator

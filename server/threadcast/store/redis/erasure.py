@@ -1,7 +1,8 @@
 """Makes the store write its append-only file anew, so that the file no longer contains deleted chats.
 
-The file records every command, so it contains a chat until it is rewritten (valkey.io, "Persistence", Log rewriting).
-`store/embedded/erasure.py` decides when; `RedisStore` in `store.py` inherits from the class of this module.
+The file records every command, so it contains a deleted chat until the file is rewritten (valkey.io, "Persistence", Log
+rewriting). `store/embedded/erasure.py` decides when to rewrite the file. `RedisStore` in `store.py` inherits from the
+class of this module.
 """
 
 import asyncio
@@ -14,17 +15,17 @@ from threadcast_protocol.wire.errors import Unavailable
 __all__ = ["RedisErasure"]
 
 REWRITE_POLL_SECONDS = 0.2
-"""Seconds between checks whether a rewrite is done, because the store sends no event."""
+"""Seconds between two checks whether a rewrite has ended. The store sends no event at its end."""
 
 REWRITE_MAX_SECONDS = 600.0
 """Seconds that a rewrite may take. A disk that writes 20 MB a second rewrites 12 GB in this time."""
 
 
 class RedisErasure(RedisPart):
-    """Rewrites the file of the private store for `RedisStore`."""
+    """Rewrites the append-only file of the private store for `RedisStore`."""
 
     async def last_erased_ms(self) -> int:
-        """Return the time of the last deletion after which the file was not rewritten; 0 if there is none. Raises
+        """Return the time of the last deletion of a chat, or 0 if the file has been rewritten since. Raises
         Unavailable."""
         found = await self._redis.all([(b"GET", key) for key in self._keys.erased()])
         return max(int(each or 0) for each in found)
@@ -37,7 +38,7 @@ class RedisErasure(RedisPart):
             Internal: the store does not rewrite files.
         """
         seconds, microseconds = await self._redis.send(b"TIME")
-        await self._until_idle()  # an earlier rewrite's file may contain chats deleted meanwhile
+        await self._until_idle()  # a rewrite that runs already may write chats deleted after it began
         await self._redis.send(b"BGREWRITEAOF")
         told = await self._until_idle()
         if told.get("aof_last_bgrewrite_status") != "ok":

@@ -1,8 +1,8 @@
-"""The health of the store for operators: memory, disk, eviction, dead letters, and the workers that are listening.
+"""Reports the store's health to operators: memory, disk, eviction, dead letters, and the number of listening workers.
 
-It is shown by `doctor`, by a log line at the start of a process, and by `threadcast dead-letters`. This module
-evaluates INFO and changes nothing. A field that a server does not report (some hosted servers hide a part) is not a
-warning.
+The results are shown by `threadcast doctor`, by `threadcast dead-letters`, and by a log line at the start of a process.
+This module evaluates INFO and changes nothing. A field that a server does not report causes no warning, because some
+hosted servers hide a part of INFO.
 """
 
 import time
@@ -25,8 +25,8 @@ _letters = msgspec.json.Decoder(DeadLetter)
 
 
 class StoreHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of INFO; '', 0 and None for values that the server does not report. A `maxmemory_bytes` of 0 means
-    that the store has no limit."""
+    """The values of INFO. A value that the server does not report is '', 0 or None. A `maxmemory_bytes` of 0 means that
+    the store has no limit."""
 
     version: str = ""
     used_bytes: int = 0
@@ -109,9 +109,9 @@ class RedisHealth(RedisPart):
         return sorted(letters, key=lambda letter: _laid_down_at(letter.inbox_id))[-limit:]
 
     async def workers_count(self) -> int | None:
-        """Return the number of workers that listen for inbox signals; None when the server does not report it.
+        """Return the number of workers that listen for inbox signals, or None when the server does not report it.
 
-        Only the listeners of the first bucket are counted, since each worker listens in all buckets. The query reads
+        Only the listeners of the first bucket are counted, because each worker listens in all buckets. The query reads
         the names of all channels, so it is too costly for a metric.
         """
         verb = b"SHARDCHANNELS" if isinstance(self._redis, Cluster) else b"CHANNELS"
@@ -122,8 +122,8 @@ class RedisHealth(RedisPart):
         return len({channel for channels in told for channel in channels})
 
     async def oldest_due_seconds(self) -> float:
-        """Return the longest time that a due chat has waited for a worker, 0 when no chat waits. Sends one command per
-        bucket in one pipeline, whatever the number of chats. Raises Unavailable."""
+        """Return for how many seconds the oldest due chat has waited for a worker, or 0 when no chat waits. Sends one
+        command per bucket in one pipeline; the number of chats does not matter. Raises Unavailable."""
         first = [(b"ZRANGE", self._keys.due(bucket), 0, 0, b"WITHSCORES") for bucket in range(self._keys.buckets)]
         told = await self._redis.all([(b"TIME",), *first])
         now_seconds = int(told[0][0]) + int(told[0][1]) / 1_000_000

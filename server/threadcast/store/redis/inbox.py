@@ -1,5 +1,6 @@
-"""The inbox of a chat in Redis: stores a command once, reads waiting commands, and stores a command that was given up
-as a dead letter. It also deletes a chat.
+"""Stores each command once in its chat's inbox in Redis, and reads the waiting commands.
+
+This module also stores dead letters, which are commands that were given up, and deletes chats.
 
 `RedisStore` in `store.py` inherits from the class of this module. An accepted command and its remembered request id are
 written in one atomic step, so that the command takes effect once.
@@ -110,7 +111,7 @@ class RedisInbox(RedisPart):
 
     async def delete(self, chat_id: str, owner: str, nonce: str) -> bool:
         keys = self._keys.chat(chat_id)
-        parent = await self._redis.send(b"HGET", keys.meta, b"parent")  # never changes
+        parent = await self._redis.send(b"HGET", keys.meta, b"parent")  # a chat's parent never changes
         list_owner = list_owner_of(owner, parent.decode() if parent else "")
         await self._drop_letters(keys)
         answer = await self._redis.call(

@@ -1,10 +1,10 @@
-"""The bounded queue of one reader on the store's channels. It never blocks the publisher, and it reports lost messages.
+"""Queues the messages of the store's channels for one reader. The queue is bounded, and reports lost messages.
 
-`channels.py` and the in-memory store fill it. A reader that may have missed messages reads None, and then compares the
-head.
+`channels.py` and the in-memory store fill the queue, and never wait for the reader. A reader that may have missed
+messages reads None, and then compares the head.
 
 A reader that can often handle a message at once, without waiting, registers a callback with `first_ask`. With a
-callback no task is woken; if each chat has one reader, waking the task costs more than handling the message.
+callback no task is woken. If each chat has one reader, waking the task costs more than handling the message.
 """
 
 import math
@@ -18,8 +18,8 @@ __all__ = ["QUEUE_MAX_MESSAGES", "Listener"]
 
 QUEUE_MAX_MESSAGES = 1_024
 QUEUE_MAX_BYTES = 4 * 1_024 * 1_024
-"""The maximum number and bytes of unread messages: 20 s of a fast chat. With more, all messages in the queue are
-dropped and the reader reads None."""
+"""The maximum number and the maximum bytes of unread messages: 20 s of a fast chat. Beyond either bound, all messages
+in the queue are dropped and the reader reads None."""
 
 
 class Listener:
@@ -45,27 +45,27 @@ class Listener:
         self.channels = tuple(channels)
         self.unconfirmed = set(channels)
         self.whole_since = -math.inf
-        """When a channel was confirmed last, in seconds of the monotonic clock. In a new process this may be a time
-        before its start, see `Channels`."""
+        """The time since which no message was missed, in seconds of the monotonic clock: the last confirmation of a
+        channel. In a new process the time may be before the start of the process, see `Channels._seconds_before`."""
         self.ready = LeanEvent()
         self.dropped_count = 0
-        self._missed: list[set[bytes]] = []  # sets of channels that were lost together and are not all confirmed again
-        self._queue: list[bytes | None] = []  # an empty deque takes 760 bytes
+        self._missed: list[set[bytes]] = []  # each set: channels lost together and not confirmed again
+        self._queue: list[bytes | None] = []  # not a deque: an empty deque takes 760 bytes
         self._queue_bytes = 0
         self._has_arrived = LeanEvent()
         self.at_once: AtOnce | None = None
-        """Handles messages while none is queued, also those that do not come through the channel."""
+        """Handles messages while the queue is empty, including messages that `log.py` passes on without the channel."""
         self._parse: Callable[[bytes], LogMessage] | None = None
         self._woken = woken
 
     @property
     def is_empty(self) -> bool:
-        """Whether no message waits, so that the reader would wait for the next one."""
+        """Whether the queue is empty, so that the reader would have to wait for a message."""
         return not self._queue
 
     def first_ask(self, at_once: AtOnce, parse: Callable[[bytes], LogMessage]) -> None:
-        """Offer each message to `at_once` while the queue is empty, parsed by `parse`; a message for which `at_once`
-        returns False is queued. Neither may raise."""
+        """Register the callbacks `at_once` and `parse`, which must not raise. While the queue is empty, each message is
+        parsed and passed to `at_once`. A message for which `at_once` returns False is queued."""
         self.at_once, self._parse = at_once, parse
 
     def __aiter__(self) -> "Listener":
@@ -100,8 +100,8 @@ class Listener:
             self._woken()
 
     def confirm(self, channel: bytes, seconds_before: float = 0.0) -> None:
-        """Record that the server has confirmed this channel, which counts as confirmed since some seconds before. The
-        reader reads None once all channels lost together are confirmed."""
+        """Record that the server has confirmed this channel. The channel counts as confirmed since `seconds_before`
+        seconds ago. When all channels that were lost together are confirmed again, the reader reads None."""
         if channel in self.unconfirmed:
             self.unconfirmed.discard(channel)
             self.whole_since = max(self.whole_since, time.monotonic() - seconds_before)
@@ -114,8 +114,8 @@ class Listener:
             self.ready.set()
 
     def lose(self, channels: Collection[bytes]) -> None:
-        """Record that a connection with these channels is lost. A listener that was not ready yet reads no None for
-        this loss, because messages are promised only from then on."""
+        """Record that a connection with these channels is lost. A reader does not read None for this loss if its
+        listener was not ready yet, because messages are promised only to a ready listener."""
         mine = {channel for channel in self.channels if channel in channels}
         self.unconfirmed |= mine
         if self.ready.is_set() and mine:
@@ -123,7 +123,7 @@ class Listener:
             self._missed.append(mine)
 
     def go_on(self) -> None:
-        """Start reading the confirmed channels. The other channels count as lost, so that the reader reads None when
-        they are confirmed."""
+        """Make the listener ready before all channels are confirmed. The unconfirmed channels count as lost, so that
+        the reader reads None when they are confirmed."""
         self.ready.set()
         self.lose(frozenset(self.unconfirmed))

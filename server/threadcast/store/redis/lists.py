@@ -1,7 +1,7 @@
-"""Reads the index of chats: a chat's meta, an owner's chats by time, the feed of changes.
+"""Reads the index of chats: a chat's meta, an owner's chats by time, and the feed of changes.
 
-It writes nothing: `post`, `append` and `delete` update these keys in the atomic step of their own change. `RedisStore`
-in `store.py` inherits from the class of this module.
+This module writes nothing. The scripts `post`, `append` and `delete` write the index in the same atomic step as their
+other changes. `RedisStore` in `store.py` inherits from the class of this module.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,12 +29,12 @@ class RedisLists(RedisPart):
         )
 
     async def list_chats(self, owner: str, limit: int, after: ListCursor | None = None) -> ChatPage:
-        """Read the next `limit + 1` chats of each bucket, and merge them by time; the first of the merged chats are the
-        page.
+        """Read the next `limit + 1` chats of each bucket, and merge them by time. The first `limit` of the merged chats
+        are the page.
 
-        Redis returns chats of equal scores in the reverse order of their names, which is the list's order. So a page
-        may end between chats of the same millisecond; the rest of these chats, few in any bucket, is read with the next
-        page.
+        ZREVRANGEBYSCORE returns chats with equal scores in the reverse order of their ids, which is the list's order.
+        So a page may end between chats of the same millisecond. The next page then reads all chats of that
+        millisecond, which are few in any bucket, and returns the rest of them.
         """
         keys = [self._keys.chats(bucket, owner) for bucket in range(self._keys.buckets)]
         below = b"+inf" if after is None else f"({after.last_active}"

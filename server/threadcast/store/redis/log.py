@@ -1,10 +1,11 @@
 """The log of a chat in Redis: appends entries after the owner's fence, and loads, reads and follows the log.
 
-A page of a log, and a large checkpoint, are read and written in slices, each by one command (`slices.py`).
+Pages of a log, and large checkpoints, are read in slices, with one command for each slice. Large checkpoints are also
+written in slices (`slices.py`).
 
-Events, facts and states are JSON bytes from the caller, stored and published unchanged. `RedisStore` in `store.py`
-inherits from the class of this module. An append names the head that it follows, and every entry contains its
-predecessor's head string and its own digest, so that a reader can check that no entry is missing.
+Events, facts and states are JSON bytes from the caller, whose content this module does not change. `RedisStore` in
+`store.py` inherits from the class of this module. An append names the head that it follows. Every entry contains its
+own digest and the head string of the entry before it, so that a reader can check that no entry is missing.
 """
 
 import asyncio
@@ -37,10 +38,12 @@ from threadcast_protocol.wire.ids import EntryId
 __all__ = ["RedisLog", "parse_entry"]
 
 READS_MAX = 5
-"""The most times that a load begins again, because the checkpoint was replaced while its slices were read."""
+"""The maximum number of attempts of one load. An attempt fails when the checkpoint was replaced while its slices were
+read."""
 
 NAMES_MAX = 4_096
-"""The number of chats whose names are cached, half a kilobyte each: more than a worker streams at once."""
+"""The number of chats whose key names are cached: more than a worker streams at once. The names of a chat take half a
+kilobyte."""
 
 _fence = msgspec.json.Decoder(tuple[str, str])
 
@@ -72,7 +75,7 @@ def parse_entry(reply: Reply) -> RawEntry:
 
 
 def _is_delta(request: AppendRequest) -> bool:
-    """Return whether the append changes nothing but the log, and its entry fits into the log channel."""
+    """Return whether the append changes only the log, and the entry's events are small enough to be published."""
     return (
         0 < len(request.events) <= PUBLISH_MAX_BYTES
         and not (request.facts or request.acks or request.consumed or request.meta or request.lifetime)
@@ -90,7 +93,7 @@ def _appended(request: AppendRequest, answer: Reply) -> Appended:
 
 @lru_cache(NAMES_MAX)
 def _names(keys: Keys, chat_id: str) -> tuple[bytes, bytes, bytes]:
-    """Return the log, the head and the log channel of a chat."""
+    """Return the names of a chat's log, head and log channel."""
     of = keys.chat(chat_id)
     return of.log, of.head, of.log_channel
 
@@ -154,7 +157,7 @@ class RedisLog(RedisPart):
         return _appended(request, answer)
 
     def _append_delta(self, request: AppendRequest) -> Awaitable[Reply]:
-        """Call the short script, which takes the store and this process two thirds of the time."""
+        """Call the script `append_delta`. The store and this process then need two thirds of the time of `append`."""
         log, head, channel = _names(self._keys, request.chat_id)
         entry_id, digest, position = request.head.split(" ")
         is_followed = bool(self._channels.confirmed_listeners(channel))
@@ -174,12 +177,14 @@ class RedisLog(RedisPart):
         )
 
     def _hand(self, request: AppendRequest, channel: bytes, answer: Reply) -> None:
-        """Pass an appended entry on to the listeners of this process. The store has not published it if no other
-        process follows the channel; otherwise the listeners drop the published message, whose head they have.
+        """Pass an appended entry on to the listeners of this process.
 
-        A listener that cannot take the entry at once gets the message later in this turn of the loop, after the
-        messages that were received together with the answer. After an append whose first answer was lost, it reads the
-        log.
+        If no other process follows the channel, the store has not published the entry. Otherwise the listeners also
+        get the published message, and drop it, because they have its head already.
+
+        A listener that cannot handle the entry at once gets the message in the next turn of the loop, after the
+        messages that were received together with the answer. If the first answer of the append was lost, the
+        listeners get None, and then read the log.
         """
         if answer == b"FENCED":
             return
@@ -216,7 +221,7 @@ class RedisLog(RedisPart):
                 last = await checkpoint.split(snap)
             else:
                 last = await self._large_checkpoint(chat_id, snap, snap_bytes, known)
-                if last is None:  # replaced meanwhile
+                if last is None:  # the checkpoint was replaced in the meantime
                     continue
             present = head.decode()
             if more:
@@ -227,8 +232,9 @@ class RedisLog(RedisPart):
     async def _large_checkpoint(
         self, chat_id: str, snap: bytes, snap_bytes: int, known: checkpoint.Sliced | None
     ) -> tuple[str, int, bytes] | None:
-        """Read a checkpoint in slices: its state has slices of its own (`known`), or an older version stored it as one
-        string that begins with `snap`. Returns None if it was replaced meanwhile."""
+        """Read a large checkpoint slice by slice. `known` describes the stored slices of its state. Without `known`, an
+        older version stored the checkpoint as one string, which begins with `snap`. Returns None if the checkpoint
+        was replaced in the meantime."""
         keys = self._keys.chat(chat_id)
         line, cut = (snap.partition(b"\n")[0], SLICE_BYTES) if known is None else (known.line, 0)
 
@@ -268,15 +274,18 @@ class RedisLog(RedisPart):
     async def _read_on(
         self, chat_id: str, entries: list[RawEntry], size_bytes: int, end: str, *, newest: bool = False
     ) -> None:
-        """Add the entries up to `end` to the first ones, which have `size_bytes`, slice by slice, until they are a
-        page. A slice that does not follow the slice before it, because the log was trimmed meanwhile, ends the page."""
+        """Append the following entries, up to `end`, to `entries`, slice by slice, until `entries` is a full page.
+
+        `size_bytes` is the size of `entries` at the start. If a slice does not follow the slice before it, because
+        the log was trimmed in the meantime, the page ends before that slice.
+        """
         more = 1
         while more and size_bytes < LOG_PAGE_BYTES:
             last = entries[-1]
             after, through = (end, f"({last.entry_id}") if newest else (str(last.entry_id), end)
             _, _, found, _, more, size = await self._slice(chat_id, after, through, LOG_PAGE_BYTES - size_bytes, newest)
             size_bytes += size
-            if not found or size_bytes > LOG_PAGE_BYTES:  # a slice has one entry at least
+            if not found or size_bytes > LOG_PAGE_BYTES:  # a slice has at least one entry of any size
                 break
             slice_ = [parse_entry(entry) for entry in found]
             if last.before != slice_[0].head if newest else slice_[0].before != last.head:

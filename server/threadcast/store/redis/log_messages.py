@@ -47,7 +47,7 @@ _payload = msgspec.json.Decoder(_Payload)
 
 
 def parse_log_message(chat_id: str, payload: bytes | None) -> LogMessage:
-    """Parse a message of the log channel; None means that the channel was rebuilt."""
+    """Parse a message of the log channel. A `payload` of None means that messages may be missing."""
     if payload is None:
         return LogMessage(kind="reconnected", chat_id=chat_id)
     if payload == DELETED:
@@ -71,7 +71,7 @@ def parse_log_message(chat_id: str, payload: bytes | None) -> LogMessage:
             fence=Fence("", decoded.why) if decoded.why else None,
         )
     except (ValueError, msgspec.DecodeError):
-        # Any client of the store can publish on the channel: an unreadable message counts as a missed message.
+        # Any client of the store can publish on the channel, so an unreadable message counts as a missed message.
         return LogMessage(kind="reconnected", chat_id=chat_id)
     return LogMessage(
         kind="entry", chat_id=chat_id, entry=entry, head=decoded.head, before=decoded.before, version=decoded.version
@@ -84,7 +84,7 @@ def delta_payload(head: str, before: str, time_ms: bytes, version: int, events: 
 
 
 class LogMessages:
-    """Iterates over a listener's payloads as log messages, parsed when they are read."""
+    """Iterates over a listener's payloads as log messages. A payload is parsed when it is read."""
 
     def __init__(self, chat_id: str, listener: Listener, at_once: AtOnce | None = None) -> None:
         self._chat_id = chat_id
@@ -107,8 +107,9 @@ _M = TypeVar("_M")
 
 
 class Following(Generic[_M]):
-    """A subscription whose block gets an iterator of another kind over its messages. This is a class because each
-    watched chat keeps one: a generator would take half a kilobyte more (`bench.memory`)."""
+    """A context manager that enters a subscription, and returns an iterator that `over` makes from its listener. It is
+    a class because each watched chat has such an object: a generator would take half a kilobyte more
+    (`bench.memory`)."""
 
     __slots__ = ("_over", "_subscription")
 
@@ -144,7 +145,7 @@ class InboxSignals:
 
 
 class ListenedSignals(InboxSignals):
-    """The signals for a worker. `channels` are those of the buckets, in their order."""
+    """Iterates over the inbox signals of a worker. `channels` has one channel per bucket, in the buckets' order."""
 
     def __init__(self, listener: Listener, channels: Sequence[bytes]) -> None:
         super().__init__(listener)

@@ -1,8 +1,8 @@
-"""Logs the outage of a store: its beginning, once a minute its duration, and its end.
+"""Logs the beginning and the end of a store's outage, and once a minute its duration.
 
-`channels.py` reports the state of the process's one pub/sub connection. While the connection is lost, the process tries
-to rebuild it ten times a second. Each event is logged at most once a minute; the next line says how often the event has
-been repeated.
+`channels.py` reports the state of the process's single pub/sub connection. While the connection is lost, the process
+tries to rebuild it ten times a second. Each event is logged at most once a minute. A line about lost connections
+includes their number since the line before.
 """
 
 import math
@@ -16,8 +16,8 @@ from threadcast_protocol.wire.errors import ThreadcastError
 __all__ = ["SAY_AGAIN_SECONDS", "Outage", "address_of"]
 
 SAY_AGAIN_SECONDS = 60.0
-"""Seconds between two lines: an hour of outage is sixty lines per process, and the newest line is at most a minute
-old."""
+"""Seconds between two lines about the same event. An hour of outage gives sixty lines per process, and the newest line
+is at most a minute old."""
 
 _log = structlog.get_logger(__name__)
 
@@ -32,7 +32,7 @@ class Outage:
         self._broken_count = 0
 
     def broken(self, wrong: ThreadcastError, channel_count: int) -> None:
-        """Log that an open connection was lost. A healthy store loses connections too, so an operator may ignore the
+        """Log that an open connection was lost. A healthy store loses connections, too, so an operator may ignore this
         line."""
         self._broken_count += 1
         now = anyio.current_time()

@@ -14,9 +14,9 @@ class RedisPart:
     _keys: Keys
     _channels: Subscriptions
     _is_sharded: bool
-    """Whether the store is a Cluster, where a script publishes on the channels of its own slot alone."""
+    """Whether the store is a Cluster, where a script can publish only on the channels of its own slot."""
 
     def _list_channel(self, list_owner: str) -> bytes:
-        """Return the one channel of a list; b"" in a Cluster, where a list has a channel in each bucket (decision
+        """Return the single channel of a list, or b"" in a Cluster, where a list has a channel in each bucket (decision
         0049)."""
         return b"" if self._is_sharded else self._keys.list_channel(list_owner)

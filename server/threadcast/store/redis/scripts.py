@@ -1,8 +1,8 @@
 """The Lua scripts, read once from `scripts/*.lua` and identified by their SHA-1.
 
 `connection.py` calls EVALSHA and loads a script that the server has forgotten. Each file is one atomic step and begins
-with `#!lua` (Redis ≥ 7.0). Its header documents its KEYS, its ARGV and its answer when it is called again with the same
-arguments.
+with `#!lua` (Redis ≥ 7.0). The header of a file documents its KEYS, ARGV and answer, and under "Repeat" the answer to a
+second call with the same arguments.
 """
 
 from hashlib import sha1
@@ -20,7 +20,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def _script(name: str, source: bytes) -> Script:
-    # Redis names scripts by their SHA-1; this use has nothing to do with security.
+    # Redis names scripts by their SHA-1. Security does not depend on this hash.
     return Script(name, source, sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
@@ -33,5 +33,5 @@ SHARDED_SCRIPTS: dict[str, Script] = {
     name: _script(name, script.source.replace(b"'PUBLISH'", b"'SPUBLISH'").replace(b"'NUMSUB'", b"'SHARDNUMSUB'"))
     for name, script in SCRIPTS.items()
 }
-"""The same scripts for a Cluster: they publish on sharded channels, whose messages stay on the node of the slot, and
-count the listeners of that node."""
+"""The same scripts for a Cluster. They publish on sharded channels, whose messages stay on the node of the slot, and
+they count only the listeners of that node."""

@@ -1,7 +1,8 @@
 """Writes and reads large values in slices, so that no command blocks the store for long (DISPATCH §4).
 
-The slices are the fields of a hash, by number. They are written under a temporary key that expires and that no reader
-uses. The script that makes the value visible checks their number and renames the key, in the same step.
+The slices of a value are the fields of a hash, named by their numbers. They are written under a temporary key that
+expires and that no reader uses. The script that makes the value visible counts the slices and renames the key in one
+atomic step.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,8 +20,8 @@ def slices_of(size_bytes: int) -> int:
 
 
 async def staged(redis: Commands, key: bytes, data: bytes) -> int:
-    """Write the slices of `data` under `key`, one command after the other, and return their number. Raises Unavailable,
-    StoreFull; safe to repeat."""
+    """Write the slices of `data` under `key`, with one command for each slice, and return the number of slices. The
+    call is safe to repeat. Raises Unavailable and StoreFull."""
     count = slices_of(len(data))
     for number in range(count):
         slice_ = data[number * SLICE_BYTES : (number + 1) * SLICE_BYTES]
@@ -29,12 +30,13 @@ async def staged(redis: Commands, key: bytes, data: bytes) -> int:
 
 
 def unstaged() -> Unavailable:
-    """Return the error of a step whose slices have expired, or were lost in a failover."""
+    """Return the error for a script whose slices have expired, or were lost in a failover."""
     return Unavailable("the store has lost a part of a large value before it was complete; try again")
 
 
 async def gathered(read: Callable[[int], Awaitable[bytes | None]], size_bytes: int) -> bytes | None:
-    """Return the value from its slices; None if a slice is missing, because the value was deleted or replaced.
+    """Read the slices of a value and return the value. Returns None if a slice is missing, because the value was
+    deleted or replaced.
 
     Raises:
         Internal: the slices together do not have the expected size.

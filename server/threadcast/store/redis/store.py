@@ -2,8 +2,8 @@
 
 `inbox.py`, `log.py`, `dispatch.py`, `lists.py`, `blobs.py`, `traces.py` and `ephemeral.py` implement the operations.
 This class gives them the connection, the keys, the channels and the number of buckets. Each process opens one store.
-Entering the context connects, fixes the number of buckets at the store's first start, and loads the scripts; leaving it
-closes all connections.
+Entering the context connects, fixes the number of buckets at the store's first start, and loads the scripts. Leaving
+the context closes all connections.
 """
 
 import secrets
@@ -67,8 +67,8 @@ class RedisStore(
     _channels: Channels | ClusterChannels
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
-        """`url`: redis://, rediss:// or unix://, parsed by redis-py; other schemes are parsed by
-        `store/url.py`."""
+        """redis-py parses a `url` with the scheme redis://, rediss:// or unix://. `store/url.py` parses the other
+        schemes."""
         database = 0
         if url.partition("://")[0] in CLUSTER_SCHEMES:
             self._redis = Cluster(url, lanes=lanes)
@@ -84,12 +84,12 @@ class RedisStore(
         self._keys = Keys(BUCKETS, database)
 
     async def __aenter__(self) -> "RedisStore":
-        """Connect and load the scripts. Raises Unavailable when the store does not answer; no connection is then left
-        open."""
+        """Connect and load the scripts. Raises Unavailable when the store does not answer. After an error, all
+        connections are closed."""
         await self._redis.__aenter__()
         try:
             known = await self._redis.send(b"GET", BUCKETS_KEY)
-            # The key is written only if it is missing: a store whose memory or disk is full can still be read.
+            # The key is written only if it is missing, so that a store whose memory or disk is full can be opened.
             if known is None:
                 await self._redis.send(b"SET", BUCKETS_KEY, BUCKETS, b"NX")
                 known = await self._redis.send(b"GET", BUCKETS_KEY)

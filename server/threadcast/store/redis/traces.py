@@ -1,9 +1,9 @@
 """Stores the newest traces of a chat's runs in Redis for some hours, and counts the runs of callers for quotas.
 
-Records are bytes, returned unchanged. `RedisStore` in `store.py` inherits from the class of this module. The script
-`delete` deletes the traces with the chat. Records belong to the chat's owner, and a deleted chat accepts no further
-records, however late its worker sends them. The runs of a principal within a day are one sorted set, which all web
-processes share; the same run is never counted twice.
+Records are bytes, which are returned unchanged. `RedisStore` in `store.py` inherits from the class of this module. The
+script `delete` deletes the traces with the chat. Records belong to the chat's owner. A deleted chat accepts no further
+records, even if its worker sends them later. All web processes count the runs of a principal in one sorted set per
+principal, which has the runs of the last day. The same run is never counted twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,12 +59,13 @@ def _records_of(found: Reply, owner: str) -> Iterable[TraceRecord]:
 
 
 def _older_records_of(found: Reply, owner: str) -> Iterable[TraceRecord]:
-    """Read the stream that older versions wrote. The first node of such a stream takes 4 kB even for a small record."""
+    """Read the stream that older versions wrote. A list has replaced it, because the first node of a stream takes 4 kB
+    even for a small record."""
     for _, fields in found:  # older versions wrote the fields o, r, k and d in this order
         if fields[1] == owner.encode():
             yield TraceRecord(fields[3].decode(), fields[5].decode(), fields[7])
 
 
 def each_once(records: Iterable[TraceRecord]) -> list[TraceRecord]:
-    """Return the records, each key once: a repeated call stores a record a second time."""
+    """Return the last record of each key, because a repeated call of `put_traces` stores a record a second time."""
     return list({record.key: record for record in records}.values())

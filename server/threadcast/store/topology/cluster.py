@@ -1,9 +1,10 @@
-"""Sends commands to a Cluster: one `Redis` per primary, each command to the node that has its key's slot.
+"""Sends commands to a Cluster: each primary has a `Redis`, and each command is sent to the node that has the slot of
+its key.
 
-The interface is that of `Redis`. A command answered with MOVED or ASK did not run and is sent again, to the node that
-the answer names; every other command without an answer is `Unavailable`, as with one server. When a node is lost, the
-commands of its slots fail, the commands of other slots continue, and the slot map is read again until a node serves the
-lost slots.
+`Cluster` has the interface of `Redis`. A command that is answered with MOVED or ASK did not run, and is sent again to
+the node that the answer names. Every other command without a result raises `Unavailable`, as with a single server. When
+a node is lost, commands for its slots fail, and commands for other slots continue. The slot map is then read again
+until a node serves the lost slots.
 
 docs/decisions/0017 explains why redis-py's own cluster client is not used.
 """
@@ -35,20 +36,21 @@ LOOK_SECONDS = 15.0
 """Seconds between reads of the slot map while all nodes work. Only these reads notice added nodes."""
 
 TROUBLED_LOOK_SECONDS = 0.5
-"""Seconds between reads while a node fails: a promotion is noticed after this time at the latest."""
+"""Seconds between reads of the slot map while a node fails. A promotion is noticed after this time at the latest."""
 
 LOOK_PAUSE_SECONDS = 0.2
-"""Minimum seconds between two reads: a read costs each node a connection and two cheap commands."""
+"""Minimum seconds between two reads of the slot map. A read costs each node a connection and two cheap commands."""
 
 HOPS_MAX = 3
 """Maximum redirections of one command. A moving slot causes one redirection; more than two redirections mean that the
 nodes disagree."""
 
 PING_SECONDS = 0.7
-"""Seconds for a node to answer whether it accepts writes; all answers must fit into the one second of /readyz."""
+"""Seconds for a node to answer whether it accepts writes. All answers must arrive within the one second of /readyz."""
 
 UNUSED_SECONDS = 30.0
-"""Seconds that a node without slots stays connected: while a slot moves to it, single commands are sent there."""
+"""Seconds that a node without slots stays connected. While a slot moves to a node, single commands are sent to this
+node."""
 
 _SHARDED_WORDS: dict[Value, Value] = {b"PUBLISH": b"SPUBLISH", b"NUMSUB": b"SHARDNUMSUB"}
 
@@ -56,7 +58,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Node:
-    """A primary: its lanes, its channels, and its present error ("" for none)."""
+    """A primary of the Cluster, with its lanes, its channels, and its present error (`trouble`, "" for none)."""
 
     def __init__(self, address: NodeName, url: str, lanes: int, on_loss: Callable[["Node"], None]) -> None:
         self.address = address
@@ -76,8 +78,8 @@ class Node:
 
 
 class Cluster(Commands):
-    """Sends commands to the nodes of a Cluster. Enter it once; entering reads the slot map. The channels of a Cluster
-    use `node_of` and `follow`."""
+    """Sends commands to the nodes of a Cluster. Enter the object once; entering reads the slot map. `ClusterChannels`
+    uses `node_of` and `follow`."""
 
     def __init__(self, url: str, *, lanes: int = LANES) -> None:
         self._url = parse_cluster_url(url)
@@ -89,8 +91,8 @@ class Cluster(Commands):
         self._followers: list[Callable[[], None]] = []
 
     async def __aenter__(self) -> Self:
-        """Read the map and connect. Raises Unavailable when no address answers, Internal when the servers are not a
-        Cluster."""
+        """Read the slot map and connect. Raises Unavailable when no address answers, Internal when the servers are not
+        a Cluster."""
         self._tasks = await anyio.create_task_group().__aenter__()
         try:
             await self._look()
@@ -105,7 +107,8 @@ class Cluster(Commands):
     # the interface for the rest of the store
 
     def send(self, *command: Value) -> "asyncio.Future[Reply]":
-        """Queue a command as `Redis.send` does; the commands of one tick to one node are one pipeline."""
+        """Queue a command, like `Redis.send`. The commands that are queued for one node in one tick of the event loop
+        form one pipeline."""
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         if command[0] in _SHARDED_WORDS or command[1:2] == (b"NUMSUB",):
             command = tuple(_SHARDED_WORDS.get(word, word) for word in command[:2]) + command[2:]
@@ -129,8 +132,8 @@ class Cluster(Commands):
         raise Unavailable("the nodes of the store's Cluster forget their scripts")
 
     async def load_scripts(self) -> None:
-        """Load the scripts on every node that answers; other nodes get them with the first call. Raises Internal when a
-        server is too old."""
+        """Load the scripts on every node that answers. The first call of a script loads it on the other nodes. Raises
+        Internal when a server is too old."""
         await _of_those_that_answer(node.redis.load_scripts() for node in self._nodes.values())
 
     async def everyone(self, *command: Value) -> list[Reply]:
@@ -236,8 +239,8 @@ class Cluster(Commands):
         if answer.done():
             return
         if moved.is_ask:
-            # ASKING and the command go into one pipeline; with another command between them, the command would be
-            # redirected again.
+            # ASKING applies only to the next command. Both must be adjacent in one pipeline, because otherwise the node
+            # would redirect the command again.
             node.redis.send(b"ASKING").add_done_callback(lambda asking: asking.cancelled() or asking.exception())
         else:
             self._owners[moved.slot] = node.address
@@ -246,7 +249,7 @@ class Cluster(Commands):
     def _unserved(self) -> Unavailable:
         return Unavailable("no node of the store's Cluster serves this chat at the moment")
 
-    # the map
+    # the slot map
 
     async def _look_forever(self) -> None:
         while True:
@@ -299,7 +302,7 @@ class Cluster(Commands):
 
 
 def _slot(command: Sequence[Value]) -> int | None:
-    """Return the slot of the first key; None for a command that any node may answer."""
+    """Return the slot of the command's first key; None for a command that any node may answer."""
     match command:
         case (b"EVALSHA", _, 0, *_) | (b"TIME" | b"SCRIPT", *_):
             return None
@@ -309,7 +312,7 @@ def _slot(command: Sequence[Value]) -> int | None:
 
 
 async def _of_those_that_answer(asked: Iterable[Awaitable[Reply]]) -> list[Reply]:
-    """Return the replies of all nodes that are available. An error other than Unavailable is raised."""
+    """Return the replies of all nodes that are available. Errors other than Unavailable are raised."""
     said = await asyncio.gather(*asked, return_exceptions=True)
     for wrong in said:
         if isinstance(wrong, BaseException) and not isinstance(wrong, Unavailable):

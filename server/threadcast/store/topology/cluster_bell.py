@@ -1,8 +1,9 @@
-"""The bells of a Cluster: a connection and a BLPOP for each bucket, since one BLPOP can wait in one slot only.
-`pop_bell` serves single servers, too.
+"""Waits for the bells of a Cluster. Each bucket has its own connection and BLPOP, because one BLPOP can wait only for
+keys of one slot. `pop_bell` is also used for single servers.
 
-`dispatch.py` gives this bell to workers in place of the bell of a single server. Tokens are popped only while a worker
-waits; a token popped too late is put back, so that another worker receives it.
+With a Cluster, `dispatch.py` passes a `ClusterBell` to each worker instead of the bell of a single server. Tokens are
+popped only while the worker waits. A token that is popped after the worker stopped waiting is put back, so that another
+worker receives the token.
 """
 
 import asyncio
@@ -23,10 +24,11 @@ from threadcast_protocol.wire.errors import Unavailable
 __all__ = ["ClusterBell", "cluster_bell", "pop_bell"]
 
 BLOCK_SECONDS = 1.0
-"""Seconds of one BLPOP for one bucket."""
+"""The timeout in seconds of one BLPOP for one bucket."""
 
 BLOCK_GRACE_SECONDS = 2.0
-"""Seconds past its own timeout after which an unanswered BLPOP counts as half open (DESIGN §3)."""
+"""Seconds after the timeout of a BLPOP. If the server has not answered by then, the connection counts as half open
+(DESIGN §3)."""
 
 PAUSE_SECONDS = 0.5
 """Seconds between a failure and the next attempt; meanwhile the workers' regular check of all buckets finds due
@@ -40,7 +42,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ClusterBell:
-    """Waits for bells on behalf of one worker; made by `cluster_bell`."""
+    """Waits for bells on behalf of one worker. `cluster_bell` creates it."""
 
     def __init__(self, cluster: Cluster, keys: Keys) -> None:
         self._cluster = cluster
@@ -72,7 +74,8 @@ class ClusterBell:
         await self._cluster.call("ring", (self._keys.bell(bucket),))
 
     async def listen(self, bucket: int) -> None:
-        """Listen to one bucket's bell for ever. Boundary: every failure ends here and opens a new connection."""
+        """Listen to one bucket's bell for ever. This method is a boundary: after every failure, it opens a new
+        connection."""
         bell = self._keys.bell(bucket)
         while True:
             try:
@@ -122,7 +125,7 @@ async def pop_bell(
 ) -> bytes | None:
     """Wait until one of the bells rings, on a connection that the caller uses for nothing else. Returns the key of the
     bell, or None after the timeout. Raises Unavailable, or another error from `explain_error`."""
-    block_seconds = max(timeout_seconds, 0.001)  # Redis reads 0 as no timeout
+    block_seconds = max(timeout_seconds, 0.001)  # for Redis, 0 means no timeout
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             await route.open(connection)

@@ -1,10 +1,12 @@
-"""Subscribes to the channels of a Cluster, each on the node that has its slot, also after the slot moves.
+"""Subscribes to the channels of a Cluster. Each channel is subscribed on the node that has its slot, also after the
+slot has moved.
 
-Each node's `Channels` receives the messages. As in `channels.py`, a listener that may have missed messages, because a
-node was lost or a channel has moved, reads None.
+Each node's `Channels` receives the messages. A listener may miss messages when a node is lost or a channel moves. It
+then reads None, as in `channels.py`.
 
-The channels are sharded, so that lost messages are noticed: if an ordinary message is lost on a broken bus between two
-nodes, the reader's connection stays open, and the reader would not notice the gap (docs/decisions/0017).
+The channels are sharded, so that lost messages are noticed. Ordinary messages pass over the bus between the nodes. If
+the bus between two nodes breaks, messages are lost while the reader's connection stays open, so the reader would not
+notice the gap (docs/decisions/0017).
 """
 
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -33,8 +35,8 @@ class ClusterChannels:
     async def subscribe(
         self, channels: Sequence[bytes], woken: Callable[[], None] | None = None
     ) -> AsyncIterator[Listener]:
-        """Subscribe; entering returns once every channel is confirmed. If some of the channels belong to an unavailable
-        node, these are confirmed later, and the listener then reads None. Raises Unavailable when no channel is
+        """Subscribe to `channels`. Entering the context manager waits until every channel is confirmed. Channels of an
+        unavailable node are confirmed later, and the listener then reads None. Raises Unavailable when no channel is
         confirmed."""
         listener = Listener(channels, woken)
         try:
@@ -64,20 +66,20 @@ class ClusterChannels:
                     self._owners.pop(channel, None)
 
     def confirmed_listeners(self, channel: bytes) -> Sequence[Listener]:
-        return ()  # in the moment in which a slot moves, a message would reach no process
+        return ()  # otherwise a message that is published while a slot moves could reach no process
 
     def _owner_of(self, channel: bytes) -> Channels | None:
         node = self._cluster.node_of(channel)
         return None if node is None else node.channels
 
     def _settle(self) -> None:
-        """Move the channels whose slot has moved, after a read of the slot map."""
+        """After a read of the slot map, move the subscriptions of channels whose slot has moved."""
         moved: dict[Listener, dict[bytes, Channels]] = {}
         for channel, holders in self._holders.items():
             owner = self._owner_of(channel)
             here = self._owners.get(channel)
             if owner is None or owner is here:
-                continue  # no node serves the slot now, so the old subscription is kept until a node does
+                continue  # nothing has moved, or no node serves the slot yet; the old subscription is kept
             for listener in holders:
                 if here is not None:
                     here.drop(channel, listener)

@@ -1,7 +1,9 @@
-"""Reads the slot map from the nodes of a Cluster, each on its own connection, so that a hanging node delays no other.
+"""Reads the slot map from the nodes of a Cluster. Each node has its own connection, so that a hanging node delays no
+other node.
 
-It remembers only the addresses of replicas; `cluster.py` decides when to read the map, and applies the result. All
-nodes are asked at once with one deadline, and of the answers that come in time, the view with the highest epoch counts.
+`ClusterView` remembers only the addresses of replicas. `cluster.py` decides when to read the slot map, and applies the
+result. All nodes are asked at once with one deadline. Of the answers that arrive in time, the view with the highest
+epoch is used.
 """
 
 import anyio
@@ -15,15 +17,15 @@ from threadcast_protocol.wire.errors import Internal, ThreadcastError, Unavailab
 __all__ = ["ClusterView"]
 
 ASK_SECONDS = 1.0
-"""Seconds for one node's answer: a working node takes milliseconds."""
+"""Seconds for one node's answer. A working node answers within milliseconds."""
 
 GRACE_SECONDS = 0.25
-"""Seconds that the other nodes get once a node has answered that the Cluster is complete: waiting longer for a hanging
+"""Seconds that the other nodes get after a node has answered that the Cluster is complete. A longer wait for a hanging
 node would only delay the use of its promoted replica."""
 
 ASKED_MAX = 12
-"""Maximum number of nodes that are asked at a time: a single node with the present map suffices, and among this many
-nodes one has the present map."""
+"""Maximum number of nodes that are asked at a time. A single node with the present slot map suffices, and one of this
+many nodes has the present map."""
 
 
 class ClusterView:
@@ -75,7 +77,7 @@ class ClusterView:
         self, address: NodeName, answers: dict[NodeName, View | ThreadcastError], asking: anyio.CancelScope
     ) -> None:
         """Put the node's answer into `answers`; a complete view shortens the deadline of `asking`."""
-        # This connection is not opened by the route, since replicas may answer, too.
+        # This code does not use `Route.open`, which refuses replicas, because replicas may answer, too.
         connection = Route(self._url.of(address)).connection()
         try:
             with anyio.fail_after(ASK_SECONDS):

@@ -1,12 +1,12 @@
 """Opens connections to the store's primary, and decides when open connections must be closed after a failover.
 
-A route makes connections for lanes, bells and channels, and opens them: it asks the `Finder`, if there is one, for the
-primary's address, connects, and checks that the server is a primary. Each time a connection is opened, the name is
-resolved and the sentinels are asked again.
+A route makes and opens connections for lanes, bells and channels. To open a connection, the route asks the `Finder`, if
+there is one, for the primary's address, connects, and checks that the server is a primary. Each time a connection is
+opened, the host name is resolved and the sentinels are asked again.
 
 Open connections belong to an *era*, and an era has one server. Every sign that this server is no longer the primary (a
 READONLY reply, a changed role, another server at the same address, an answer of the sentinels) ends the era. Each
-connection of an ended era is closed before its next use, even one whose user would never notice that the server was
+connection of an ended era is closed before its next use, even if its user would never notice that the server was
 demoted.
 """
 
@@ -48,7 +48,8 @@ __all__ = [
 Value = bytes | str | int
 
 CONNECT_TIMEOUT_SECONDS = 1.0
-"""Seconds to connect: Redis accepts a connection within a round trip; if it takes longer, no server listens."""
+"""Seconds to connect. Redis accepts a connection within a round trip; if a connection takes longer, no server
+listens."""
 
 PRIMARY = b"master"
 """The first word of a primary's answer to ROLE; a replica answers `slave`."""
@@ -59,13 +60,14 @@ listens would not notice a demotion. With them, readers of a chat are on the new
 rebuild of the connection). A check costs one small command."""
 
 PROBE_SECONDS = 5.0
-"""Seconds between checks, on a new connection, of which server answers. These checks notice that an address has moved
-to another server while connections to the former server stay open. They do not come every second, because a new
-connection costs a TLS server some milliseconds."""
+"""Seconds between probes. A probe opens a new connection and checks which server answers. Probes notice that an address
+has moved to another server while connections to the former server stay open. Probes are not made every second, because
+a new connection costs a TLS server some milliseconds."""
 
 SERVERS_KEPT = 16
-"""Number of server ids that are remembered. So two servers that alternate at one address (behind a proxy) end two eras,
-and not one era per connection. The check of roles finds a remembered server that was demoted."""
+"""Number of server ids that are remembered. Without this memory, two servers that alternate at one address (behind a
+proxy) would end one era per connection instead of two eras in all. If a remembered server was demoted, the check of its
+role notices the demotion."""
 
 _KEEPALIVE = {"socket_keepalive": True}
 """Keepalive options, for TCP only; redis-py's defaults find a dead peer in 45 s. The callers' deadlines find such a
@@ -86,22 +88,22 @@ class Finder(Protocol):
     """Finds the address of the primary."""
 
     async def find(self) -> Address:
-        """Return the primary's address. Raises Unavailable when no sentinel names it, after a deadline below
-        CONNECT_TIMEOUT_SECONDS."""
+        """Return the primary's address. Raises Unavailable when no sentinel names the primary within a deadline, which
+        is below CONNECT_TIMEOUT_SECONDS."""
 
     async def close(self) -> None: ...
 
 
 def pack(*command: Value) -> bytes:
-    """Return a command as bytes for the socket. For 27 arguments this takes 3 µs; redis-py's own packing takes 17
-    µs."""
+    """Return a command as bytes for the socket. For 27 arguments, this function takes 3 µs; redis-py's own packing
+    takes 17 µs."""
     packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type] # its stub means tuple[..., ...]
     return packed
 
 
 def connections_to(url: str) -> ConnectionPool:
-    """Return a factory that parses the URL and makes connections. The pool's own assignment of connections is not used:
-    each user keeps its connection, which takes a third of the time."""
+    """Return a pool that is used only to make connections with the options of `url`. The pool does not assign
+    connections, because each user keeps its own connection, which takes a third of the time."""
     tcp = {} if url.startswith("unix:") else _KEEPALIVE
     return ConnectionPool.from_url(
         url,
@@ -117,7 +119,7 @@ def connections_to(url: str) -> ConnectionPool:
 
 
 NOT_AT_HAND = NOT_ENOUGH_DATA
-"""What `reply_at_hand` returns if the next reply must be waited for."""
+"""The value that `reply_at_hand` returns if the next reply has not been received yet."""
 
 
 class _Parser(DefaultParser):  # type: ignore[valid-type,misc] # redis-py selects one of two classes at import
@@ -131,7 +133,8 @@ class _Parser(DefaultParser):  # type: ignore[valid-type,misc] # redis-py select
         return came
 
     def at_hand(self) -> object:
-        """Return the next reply if its bytes have been read from the socket, else NOT_AT_HAND; an error is returned."""
+        """Return the next reply if its bytes have been read from the socket, else NOT_AT_HAND. An error reply is
+        returned, not raised."""
         return self._reader.gets() if self._connected else NOT_AT_HAND
 
 
@@ -195,8 +198,8 @@ class Route:
         self._era_of[connection] = era
 
     async def seek(self) -> None:
-        """Ask the finder, if there is one; a changed address ends the era. Raises Unavailable when the finder has no
-        answer."""
+        """Ask the finder, if there is one, for the primary's address. A changed address ends the era. Raises
+        Unavailable when the finder has no answer."""
         if self.finder is None:
             return
         found = await self.finder.find()
@@ -224,13 +227,13 @@ class Route:
             except Exception as wrong:  # boundary: callers of the store get the error; this loop continues
                 _log.debug("store.watch_failed", error=str(wrong))
             finally:
-                await hang_up(probe)  # the next probe needs a new connection
+                await hang_up(probe)  # each probe needs a new connection
 
     def is_current(self, connection: AbstractConnection) -> bool:
         return self._era_of.get(connection) == self.era
 
     def leave(self, era: int, why: str) -> None:
-        """End `era`, unless it has ended. The users of its connections close them before their next use."""
+        """End `era`, if it is the present era. Connections of the ended era are closed before their next use."""
         if era != self.era:
             return
         if era in self._era_of.values():  # without any connection in this era, other log lines report the outage
@@ -246,7 +249,7 @@ class Route:
 
     async def left(self, connection: AbstractConnection) -> None:
         """Wait until this open connection must be closed. Listeners call this method, because they would not notice a
-        failover."""
+        failover by themselves."""
         while self.is_current(connection):
             await self._era_ended.wait()
 
@@ -278,8 +281,8 @@ async def hang_up(connection: AbstractConnection) -> None:
 
 
 async def settled_seconds_of(connection: AbstractConnection) -> float:
-    """Return for how many seconds at least the server has run as a primary; 0 if it does not say so, or was promoted at
-    some time since its start, because it does not keep that time."""
+    """Return the minimum number of seconds for which the server has been a primary. Returns 0 if the server does not
+    report its uptime, or was promoted after its start, because a server does not report the time of its promotion."""
     await connection.send_packed_command(pack(b"INFO", b"server") + pack(b"INFO", b"replication"), False)
     known: dict[bytes, bytes] = {}
     for _ in range(2):
@@ -291,9 +294,9 @@ async def settled_seconds_of(connection: AbstractConnection) -> float:
 
 
 def reply_at_hand(connection: AbstractConnection) -> object:
-    """Return the next reply if it was received together with earlier ones, else NOT_AT_HAND. A refusal is returned, as
-    by `reply_or_refusal`; another error is raised. Most replies of a pipeline and many messages of channels come
-    together, and redis-py's own read takes 4 us for each of them."""
+    """Return the next reply if it was received together with earlier replies, else NOT_AT_HAND. A refusal is returned,
+    as by `reply_or_refusal`; any other error is raised. Most replies of a pipeline and many messages of channels arrive
+    together, and redis-py's own read takes 4 us for each reply or message."""
     parser = connection._parser
     reply = parser.at_hand() if isinstance(parser, _Parser) else NOT_AT_HAND
     if isinstance(reply, Exception) and not isinstance(reply, redis_errors.ResponseError):

@@ -1,8 +1,9 @@
-"""Finds the primary through Sentinel: a `Finder` for a `Route`, and the route that a store's URL describes.
+"""Finds the primary through Sentinel. Defines a `Finder` for a `Route`, and makes the route that a store's URL
+describes.
 
-`route.py` calls the `Finder` at each new connection and once a second. All sentinels are asked at once and the newest
-configuration counts, since a sentinel cut off from the others continues to name the old primary. Their answer is only a
-hint; `route.py` checks that the server is a primary.
+`route.py` calls the `Finder` for each new connection and once a second. All sentinels are asked at once, and the answer
+with the newest configuration is used, because a sentinel that is cut off from the others continues to name the old
+primary. The answer is only a hint; `route.py` checks that the server is a primary.
 """
 
 import asyncio
@@ -20,14 +21,16 @@ from threadcast_protocol.wire.errors import Unavailable
 __all__ = ["Sentinels", "route_to"]
 
 ASK_SECONDS = 0.4
-"""Seconds for all sentinels together, including connecting: below half of the time for a connection to the primary."""
+"""Seconds for all sentinels together, including connecting. This is below half of the time for a connection to the
+primary."""
 
 STRAGGLER_SECONDS = 0.05
-"""Seconds that the other sentinels get once a majority has answered: a hanging sentinel must not slow down every
+"""Seconds that the other sentinels get after a majority has answered. A hanging sentinel must not slow down every
 reconnect."""
 
 FRESH_SECONDS = 0.05
-"""Seconds that an answer, or its absence, is reused for other callers, because all lanes reconnect at the same time."""
+"""Seconds for which an answer, or the error of a failed query, is reused for other callers, because all lanes reconnect
+at the same time."""
 
 
 def route_to(url: str) -> Route:
@@ -43,14 +46,14 @@ def route_to(url: str) -> Route:
 
 
 class _Answer(NamedTuple):
-    """The answer of one sentinel. `epoch` counts failovers; it is -1 if the sentinel did not report it."""
+    """The answer of one sentinel. `epoch` counts failovers; it is -1 if the sentinel did not report the number."""
 
     epoch: int
     address: Address
 
 
 class Sentinels:
-    """The sentinels at `urls`, asked for the primary of `service`."""
+    """Asks the sentinels at `urls` for the primary of `service`."""
 
     def __init__(self, urls: Sequence[str], service: str) -> None:
         self._sentinels = [_Sentinel(url, service) for url in urls]
@@ -60,7 +63,7 @@ class Sentinels:
 
     async def find(self) -> Address:
         """Return the primary's address within ASK_SECONDS of the start of the query. Raises Unavailable when no
-        sentinel names it."""
+        sentinel names the primary."""
         async with self._lock:
             if asyncio.get_running_loop().time() - self._found_at > FRESH_SECONDS:
                 self._found = await self._ask_all()
@@ -98,18 +101,18 @@ class Sentinels:
 
 
 class _Sentinel:
-    """One sentinel, asked on a connection that stays open. Only one caller may use it at a time."""
+    """Asks one sentinel, on a connection that stays open. Only one caller at a time may use it."""
 
     def __init__(self, url: str, service: str) -> None:
         self.connection = connections_to(url).make_connection()  # type: ignore[no-untyped-call] # redis-py's
         self._question = pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service) + pack(b"SENTINEL", b"MASTER", service)
 
     async def ask(self) -> _Answer:
-        """Raises Unavailable."""
+        """Return the sentinel's answer. Raises Unavailable."""
         try:
             address, about = await self._exchange()
         except BaseException as wrong:
-            await hang_up(self.connection)  # replies may still be on their way
+            await hang_up(self.connection)  # late replies would be read as replies to the next query
             if not isinstance(wrong, Exception):
                 raise
             raise _explained(wrong) from None

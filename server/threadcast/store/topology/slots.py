@@ -1,7 +1,7 @@
 """Parses one node's view of a Cluster: addresses, the slot map, and the epoch of the view.
 
-These pure functions parse the replies of CLUSTER INFO and CLUSTER SLOTS, which `cluster_view.py` requests. Of several
-views the one with the highest epoch counts, since a node that was cut off still has its old view.
+These pure functions parse the replies of CLUSTER INFO and CLUSTER SLOTS, which `cluster_view.py` requests. If views
+differ, the view with the highest epoch is used, because a node that was cut off still has its old view.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ def slot_of(key: bytes) -> int:
 
 
 class View(msgspec.Struct, frozen=True):
-    """The view of one node. `owners` has the address of each served slot's primary."""
+    """The view of one node. `owners` maps each served slot to the address of its primary."""
 
     is_ok: bool
     epoch: int
     owners: dict[int, NodeName]
     others: tuple[NodeName, ...]
-    """The replicas, which can be asked too when no primary answers."""
+    """The addresses of the replicas, which can answer when no primary answers."""
 
     @property
     def primaries(self) -> tuple[NodeName, ...]:

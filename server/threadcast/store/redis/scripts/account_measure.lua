@@ -3,7 +3,7 @@
 -- KEYS account meta blobs log head snap inbox seen seen:old trace recent history
 --      snap_slices traces
 -- ARGV chat owner blob_overhead chat_overhead account_prefix
---      owner: '' for the chat's owner, whose account is then that of the prefix and not KEYS[1]
+--      owner: '' for the chat's owner; the account is then account_prefix with this owner, and not KEYS[1]
 -- Repeat: the same effect. Returns the bytes.
 local chat, owner, account = ARGV[1], ARGV[2], KEYS[1]
 local meta = redis.call('HMGET', KEYS[2], 'owner', 'deleted')
@@ -20,7 +20,7 @@ local bytes = 0
 if meta[1] == owner and not meta[2] then
   bytes = tonumber(ARGV[4])
   for i = 4, #KEYS do
-    -- A server may forbid or lack the command; then at least the checkpoint is counted.
+    -- A server may forbid or lack MEMORY USAGE; then at least the checkpoint is counted.
     local usage = redis.pcall('MEMORY', 'USAGE', KEYS[i])
     if type(usage) == 'number' then
       bytes = bytes + usage

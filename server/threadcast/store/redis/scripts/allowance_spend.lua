@@ -12,7 +12,7 @@ if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return {'KNOWN', 0} end
 local count, wait = redis.call('ZCARD', KEYS[1]), 0
 local function look(used, bound, window)
   if bound == 0 or used < bound then return end
-  -- The newest `bound` runs fill the window; one more is admitted when the oldest of these leaves the window.
+  -- The newest `bound` runs fill the window. One more run is admitted when the oldest of them leaves the window.
   local oldest = redis.call('ZRANGE', KEYS[1], count - bound, count - bound, 'WITHSCORES')
   wait = math.max(wait, oldest[2] + window - now)
 end

@@ -1,18 +1,19 @@
 #!lua
--- append: one atomic commit: append the entry, remove the commands that it consumes, change the chat's meta, set a
--- checkpoint, trim, publish. The entry is appended only if the present head is the one that the writer expects.
+-- append: commit one entry in one atomic step: append the entry, remove the commands that it consumes, change the
+-- chat's meta, set a checkpoint, trim the log, and publish the entry. The entry is appended only if the head is still
+-- `expected`.
 -- KEYS log head inbox meta snap history snap_slices chats blobs staged
 -- ARGV chat expected head version events facts acks snap trim lifetime expire_seconds publish_max log_channel feed_channel
 --      meta_count blob_hashes slices trim_entries list_channel [key value]... [inbox id, request]...
---      slices: how many slices of the checkpoint `stage` has written, 0 for a checkpoint that is all in `snap`
--- Repeat: DUP. Returns OK, DUP, FENCED, or UNSTAGED if slices of the checkpoint are missing; nothing was then changed.
+--      slices: the number of slices that `stage` has written, 0 if the whole checkpoint is in `snap`
+-- Repeat: DUP. Returns OK, DUP, FENCED, or UNSTAGED if slices of the checkpoint are missing. Only OK changes anything.
 local before, head = ARGV[2], ARGV[3]
 local is = redis.call('GET', KEYS[2])
 if not is then return 'FENCED' end
 if is ~= before then return is == head and 'DUP' or 'FENCED' end
 
--- A failover may have lost a command that the writer still has in memory. This command must not take effect now: the
--- store would accept its id once more, and it would take effect twice.
+-- A failover may have lost a command that the writer still has in memory. The lost command must not take effect now:
+-- the store would accept its request id once more, and the command would take effect twice.
 local consumed = 20 + 2 * ARGV[15]
 local ids = {}
 for i = consumed, #ARGV, 2 do
@@ -31,7 +32,8 @@ local events, facts, acks = ARGV[5], ARGV[6], ARGV[7]
 local entry = {'b', before, 'p', position, 't', now, 'v', ARGV[4], 'd', digest, 'e', events}
 if facts ~= '' then entry[#entry + 1] = 'x'; entry[#entry + 1] = facts end
 if acks ~= '' then entry[#entry + 1] = 'a'; entry[#entry + 1] = acks end
--- Refuse to write to a chat that has a head and no log: the next owner finds the missing entries and quarantines it.
+-- Refuse to write to a chat that has a head and no log: the next owner finds that entries are missing, and quarantines
+-- the chat.
 if not redis.call('XADD', KEYS[1], 'NOMKSTREAM', id, unpack(entry)) then return 'FENCED' end
 redis.call('SET', KEYS[2], head, 'KEEPTTL')
 if #ids > 0 then redis.call('XDEL', KEYS[3], unpack(ids)) end
@@ -69,8 +71,8 @@ if ARGV[9] ~= '' then
     end
   end
 end
--- Keep the blobs that the entry refers to. This comes before the lifetime below, which may expire all keys of the
--- chat.
+-- Keep the blobs that the entry refers to. This step comes before the lifetime below, which may set an expiry on all
+-- keys of the chat.
 for hash in string.gmatch(ARGV[16], '%x+') do
   redis.call('PERSIST', KEYS[9] .. ':' .. hash)
   redis.call('PERSIST', KEYS[9])
@@ -88,8 +90,8 @@ if ARGV[10] ~= '' then
   if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[8], ARGV[1]) end
 end
 
--- The message is built from the texts of the arguments: cjson of large strings would cost more than the rest of the
--- script.
+-- The message is joined from the arguments, because encoding large strings with cjson would cost more than the rest of
+-- the script.
 local news = '["' .. head .. '","' .. before .. '",' .. string.format('%.0f', now) .. ',' .. ARGV[4]
 if #events <= tonumber(ARGV[12]) then news = news .. ',' .. events .. ',' .. (acks == '' and '[]' or acks) end
 redis.call('PUBLISH', ARGV[13], news .. ']')

@@ -1,10 +1,11 @@
 #!lua
--- append_delta: `append` for an entry of public events alone, as nearly all entries of an answer are: it consumes no
--- command and changes neither meta, checkpoint, lifetime nor blobs, and its events fit into the log channel.
+-- append_delta: append an entry that has only public events, like nearly all entries of an answer. Such an entry
+-- consumes no command, and does not change the meta, checkpoint, lifetime or blobs. Its events are small enough to be
+-- published. `append` appends all other entries.
 -- KEYS log head
 -- ARGV expected head id digest position version events log_channel is_followed
--- `is_followed` is not empty if the caller's own process follows the channel. The caller then passes the entry on to its
--- listeners itself, and the entry is published only if other processes follow the channel, too.
+-- `is_followed` is not empty if the caller's own process follows the channel. The caller then passes the entry on to
+-- its listeners itself, and the entry is published only if other processes follow the channel, too.
 -- Repeat: DUP. Returns the time of the entry in milliseconds, DUP or FENCED.
 local before, head, version, events = ARGV[1], ARGV[2], ARGV[6], ARGV[7]
 local is = redis.call('GET', KEYS[2])

@@ -2,8 +2,8 @@
 -- beat: renew the leases of chats of one bucket, and look for commands whose inbox signal was lost.
 -- KEYS due own owners inbox...
 -- ARGV worker lease_ms chat...     (chat i belongs to the inbox i)
--- Repeat: the same effect. Returns a letter for each chat: '.' owned by this worker, 'M' owned and its inbox is not
--- empty, 'L' not owned.
+-- Repeat: the same effect. Returns a letter for each chat: '.' if this worker owns the chat and its inbox is empty, 'M'
+-- if this worker owns the chat and its inbox is not empty, 'L' if this worker does not own the chat.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local answer, owns = {}, false

@@ -9,7 +9,7 @@ local is_mine = redis.call('HGET', KEYS[1], 'owner') == ARGV[1] and (not meta[1]
 local found = {}
 for i = 3, #ARGV do
   local key = KEYS[1] .. ':' .. ARGV[i]
-  local blob = is_mine and redis.call('HMGET', key, 'm', 'M', 'n') or {}  -- `blob_put` writes them
+  local blob = is_mine and redis.call('HMGET', key, 'm', 'M', 'n') or {}  -- the fields that `blob_put` writes
   if blob[1] or blob[2] then
     redis.call('EXPIRE', key, ARGV[2], 'GT')  -- GT: a blob without expiry gets none
     redis.call('EXPIRE', KEYS[1], ARGV[2], 'GT')

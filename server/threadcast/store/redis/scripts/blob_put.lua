@@ -2,8 +2,8 @@
 -- blob_put: store a blob with a chat for a limited time. An append that refers to the blob removes that limit.
 -- KEYS blobs blob meta account account_prefix staged
 -- ARGV hash owner mime data ttl max_count max_bytes revives overhead chat size slices
---      slices: how many slices of the data `stage` has written, 0 for data that is in the argument
--- Repeat: KEPT. Returns KEPT, FULL, FOREIGN, GONE, or UNSTAGED if slices of a blob that would be stored are missing.
+--      slices: the number of slices that `stage` has written, 0 if all bytes are in `data`
+-- Repeat: KEPT. Returns KEPT, FULL, FOREIGN, GONE, or UNSTAGED if the blob is not stored and slices of it are missing.
 local size, slices = tonumber(ARGV[11]), tonumber(ARGV[12])
 local meta = redis.call('HMGET', KEYS[3], 'owner', 'deleted')
 if meta[1] and meta[1] ~= ARGV[2] then return 'FOREIGN' end
@@ -11,7 +11,7 @@ if meta[2] and ARGV[8] == '0' then return 'GONE' end
 
 local owner = redis.call('HGET', KEYS[1], 'owner')
 if owner and owner ~= ARGV[2] then
-  -- These blobs were stored before the chat existed, by a user other than the one who then created it.
+  -- One user stored these blobs before the chat existed, and another user then created the chat.
   if not meta[1] then return 'FOREIGN' end
   for _, hash in ipairs(redis.call('HKEYS', KEYS[1])) do redis.call('UNLINK', KEYS[1] .. ':' .. hash) end
   redis.call('DEL', KEYS[1])
@@ -33,7 +33,7 @@ if redis.call('EXISTS', KEYS[2]) == 0 then
   end
   redis.call('HDEL', KEYS[1], ARGV[1])
   if not used() then
-    for _, hash in ipairs(redis.call('HKEYS', KEYS[1])) do  -- the index still has blobs that have expired
+    for _, hash in ipairs(redis.call('HKEYS', KEYS[1])) do  -- the index may still name expired blobs
       if hash ~= 'owner' and redis.call('EXISTS', KEYS[1] .. ':' .. hash) == 0 then
         redis.call('HDEL', KEYS[1], hash)
       end

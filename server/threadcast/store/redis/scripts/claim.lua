@@ -1,14 +1,15 @@
 #!lua
--- claim: take chats of a bucket that are due, by moving their score one lease into the future. This only avoids double
--- work; the fence makes sure that one worker writes.
+-- claim: assign due chats of a bucket to a worker, by moving their scores one lease into the future. The claim only
+-- avoids double work; the fence makes sure that only one worker writes.
 -- KEYS due own bell owners
 -- ARGV worker limit lease_ms looked_at waited_ms
--- With waited_ms, which a worker gives when it is full, the script takes only chats that have been due for at least
--- that time, and chats of dead workers.
--- Repeat: claims other chats or none; the chats of a lost reply are due again after one lease. Returns {chat, previous
--- owner or '', has_begun, lease_left_ms, principal, rank, ...}. `has_begun` is '' if the former owner claimed the chat
--- and wrote no fence; `lease_left_ms` is how long it may still believe that it owns its chats of this bucket. The last
--- two are '' unless the chat's run waits for a slot and no command waits.
+--      waited_ms: a full worker gives a time above 0; the script then takes only chats that have been due for at least
+--      that time, and chats of dead workers
+-- Repeat: claims other chats or none. If a reply is lost, its chats are due again after one lease.
+-- Returns {chat, previous owner or '', has_begun, lease_left_ms, principal, rank, ...}.
+--      has_begun: '' if the previous owner claimed the chat and wrote no fence
+--      lease_left_ms: how long the previous owner may still believe that it owns its chats of this bucket
+--      principal, rank: set if the chat's run waits for a slot and no command waits, else ''
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local limit, looked_at, waited = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5] or 0)
@@ -22,8 +23,8 @@ if waited > 0 then
   end
 end
 if #due > limit then
-  -- More chats are due than this worker takes, so each principal gets one chat in turn. The newest chats are read, too:
-  -- they include the chat of a principal that waits behind thousands of chats of another principal.
+  -- More chats are due than this worker takes, so the principals get one chat each in turn. The newest chats are read,
+  -- too, because a chat of one principal may wait behind thousands of chats of another principal.
   local seen = {}
   for _, chat in ipairs(due) do seen[chat] = true end
   if has_more then
@@ -63,7 +64,7 @@ for _, chat in ipairs(due) do
   claimed[#claimed + 1] = is_quiet and waits[2] or ''
   redis.call('ZADD', KEYS[1], now + ARGV[3], chat)
   redis.call('HSET', KEYS[2], chat, ARGV[1])
-  if waits[1] then redis.call('HSET', meta, 'claimed', ARGV[1]) end  -- until `take`; not in a chat that has expired
+  if waits[1] then redis.call('HSET', meta, 'claimed', ARGV[1]) end  -- `take` removes it; an expired chat has no meta
 end
 if #due > 0 then redis.call('ZADD', KEYS[4], 'GT', now + ARGV[3], ARGV[1]) end
 if redis.call('ZCOUNT', KEYS[1], '-inf', now) > 0 and redis.call('LLEN', KEYS[3]) == 0 then

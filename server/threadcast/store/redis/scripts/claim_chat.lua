@@ -1,9 +1,9 @@
 #!lua
--- claim_chat: take one chat whose run waits for a slot, before its next check is due.
+-- claim_chat: assign one chat whose run waits for a slot to a worker, before the chat's next check is due.
 -- KEYS due own owners meta
 -- ARGV chat worker lease_ms
--- Repeat: 0; the chat of a lost reply is due again after one lease. Returns 1, or 0 if the chat has an owner or is at
--- rest.
+-- Repeat: 0. If the reply is lost, the chat is due again after one lease. Returns 1, or 0 if the chat has an owner or
+-- is at rest.
 if redis.call('HEXISTS', KEYS[2], ARGV[1]) == 1 or not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

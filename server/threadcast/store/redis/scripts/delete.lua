@@ -4,7 +4,7 @@
 --      snap_slices traces
 -- ARGV chat owner nonce seen_generation seen_ttl deleted_ttl log_channel feed_channel mail_prefix
 --      newest_letters list_channel
--- Repeat: OK without a second effect, even if the chat was imported again meanwhile. Returns OK, UNKNOWN or FOREIGN.
+-- Repeat: OK without a second effect, even if the chat was imported again since. Returns OK, UNKNOWN or FOREIGN.
 local chat, nonce = ARGV[1], '!' .. ARGV[3]
 local meta = redis.call('HMGET', KEYS[1], 'owner', 'deleted', 'floor')
 if not meta[1] then return 'UNKNOWN' end
@@ -28,7 +28,7 @@ redis.call('HSET', KEYS[1], 'owner', meta[1], 'deleted', now, 'died', now, 'floo
 redis.call('EXPIRE', KEYS[1], ARGV[6])
 
 -- A dead letter contains content of the chat, too. Its JSON begins with the chat's id (`DeadLetter`). `dead_drop` has
--- searched the list before, so here a search of the newest letters is enough.
+-- searched the list before, so this script searches only the newest letters.
 local mine = '{"chat_id":"' .. chat .. '",'
 for _, letter in ipairs(redis.call('LRANGE', KEYS[14], -ARGV[10], -1)) do
   if string.sub(letter, 1, #mine) == mine then redis.call('LREM', KEYS[14], 1, letter) end
@@ -39,18 +39,18 @@ if counted then
   redis.call('HINCRBY', KEYS[15], '*', -counted)
 end
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[16], '-inf', now - ARGV[6] * 1000, 'LIMIT', 0, 100)) do
-  redis.call('ZREM', KEYS[16], gone)  -- only some at a time; each deletion adds one entry
+  redis.call('ZREM', KEYS[16], gone)  -- 100 at most; each deletion adds one entry
 end
 redis.call('ZADD', KEYS[16], now, chat)
 redis.call('EXPIRE', KEYS[16], ARGV[6])
-redis.call('SET', KEYS[13], now)  -- the private store rewrites its file, see `store/embedded/erasure.py`
+redis.call('SET', KEYS[13], now)  -- then the private store rewrites its file (`store/embedded/erasure.py`)
 
 local worker = redis.call('HGET', KEYS[8], chat)
 redis.call('HDEL', KEYS[8], chat)
 redis.call('ZREM', KEYS[9], chat)
 redis.call('ZREM', KEYS[10], chat)
 redis.call('PUBLISH', ARGV[7], '["deleted"]')
--- As in append.
+-- The comment in `append` explains these two channels.
 if ARGV[11] ~= '' then redis.call('PUBLISH', ARGV[11], chat) end
 if ARGV[11] == '' or redis.call('PUBSUB', 'NUMSUB', ARGV[8])[2] > 0 then redis.call('PUBLISH', ARGV[8], chat) end
 if worker then redis.call('PUBLISH', ARGV[9] .. worker, chat) end

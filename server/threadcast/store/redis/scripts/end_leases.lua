@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
--- end_leases: make chats of an owner due at once, if its inbox channel still has no listener. The asking worker must
--- listen at this server, as for `silent_owners`. A call looks at some of the bucket's owned chats, so that it stays short;
--- the caller goes on from the returned cursor.
+-- end_leases: make chats of an owner due at once, if the owner's inbox channel still has no listener. As for
+-- `silent_owners`, the calling worker must listen at this server. A call stays short because it reads only some of the
+-- bucket's owned chats; the caller continues at the returned cursor.
 -- KEYS own due bell judge
 -- ARGV worker owner mail_prefix cursor looked_at judge_ms
 -- Repeat: the same effect. Returns {count of chats, next cursor or '' at the end}. The first call returns {0, ''} if

@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- erase_done: forget that chats were deleted, because the store's file was rewritten since. A later deletion is kept.
+-- erase_done: delete the time of the last deletion of a chat, if that deletion was before the rewrite of the store's
+-- file.
 -- KEYS erased
 -- ARGV rewritten_ms     (the store's time when the rewrite began)
 -- Repeat: changes nothing. Returns OK.

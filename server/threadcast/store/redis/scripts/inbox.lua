@@ -2,7 +2,7 @@
 -- inbox: return the first commands of an inbox after an id, bounded by their number and by their size.
 -- KEYS inbox
 -- ARGV after limit max_bytes     (after: '-' for the beginning)
--- Repeat: the same answer. Returns the entries: at least one if there is one.
+-- Repeat: the same answer. Returns the entries: at least one if any follows the id, even if it exceeds max_bytes.
 local from, limit, max = ARGV[1] == '-' and '-' or '(' .. ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local entries, size = {}, 0
 repeat

@@ -1,14 +1,15 @@
 #!lua flags=no-writes
 -- load: return the checkpoint, the first entries after it or a later part of the log, and the head, all as of one
--- moment. The entries are bounded by their size and number, and a large checkpoint is left out, because other clients
--- wait meanwhile.
+-- moment. Other clients wait while the script runs. So the size and number of the entries are bounded, and a large
+-- checkpoint is left out.
 -- KEYS snap log head recent
 -- ARGV max_bytes max_entries whole_max_bytes after through newest
 --      after: '' to begin with the checkpoint, else the id after which to begin ('-' for the beginning of the log);
 --      through: the last id, or '+' for all; newest: '1' for the newest entries, newest first, else ''.
 -- Repeat: the same answer. Returns {checkpoint or '', its size in bytes, entries, head or '', 1 if there may be more
--- entries, else 0, bytes of the entries}. Of a checkpoint above whole_max_bytes only the first 128 bytes are returned (`snap_slice`).
-local log = redis.call('EXISTS', KEYS[2]) == 1 and KEYS[2] or KEYS[4]  -- of a chat at rest
+-- entries, else 0, bytes of the entries}. Of a checkpoint above whole_max_bytes only the first 128 bytes are returned;
+-- `snap_slice` reads the rest.
+local log = redis.call('EXISTS', KEYS[2]) == 1 and KEYS[2] or KEYS[4]  -- `recent` is the log of a chat at rest
 local max, max_entries, after, newest = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[4], ARGV[6] == '1'
 local snap, snap_size = '', 0
 if after == '' then
@@ -22,8 +23,8 @@ if after == '' then
 end
 local from, to = after == '-' and '-' or '(' .. after, ARGV[5]
 
--- Each step reads as many entries as fit if they are as large as the largest one so far, and at most 8. So a step of
--- unexpectedly large entries (2 MB, PROTOCOL §18) reads at most 16 MB too much.
+-- Each step reads at most 8 entries, and no more than would fit if each were as large as the largest entry so far. So a
+-- step of unexpectedly large entries (2 MB, PROTOCOL §18) reads at most 16 MB too much.
 local entries, size, largest, count, more = {}, 0, 1, 1, 0
 repeat
   local step

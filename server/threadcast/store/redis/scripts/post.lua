@@ -1,12 +1,13 @@
 #!lua
--- post: store one command in a chat's inbox: check whether to refuse it, remember its id, append it to the inbox, and
--- wake a worker. This is one step, so that an accepted command and its remembered id are stored or lost together.
+-- post: store one command in a chat's inbox: check whether to refuse the command, remember its request id, append it to
+-- the inbox, and wake a worker. These are one atomic step, so that an accepted command and its remembered id are stored
+-- or lost together.
 -- KEYS meta inbox seen seen:old due own bell log head snap history account snap_slices
 -- ARGV chat owner principal request digest nonce body kind creates bound counts_queue
 --      seen_generation seen_ttl fast_ms mail_prefix about charged_bytes
 -- Repeat: ACCEPTED. Returns {outcome, inbox id or ''}.
 local chat, owner, request = ARGV[1], ARGV[2], ARGV[4]
--- 48 bits of the digest and 32 of the nonce. A hash of such short values takes a third of the memory.
+-- Keep 48 bits of the digest and 32 bits of the nonce. With such short values the hash takes a third of the memory.
 local digest, nonce = string.sub(ARGV[5], 1, 12), string.sub(ARGV[6], -8)
 local importing = ARGV[8] == 'import'
 local meta = redis.call('HMGET', KEYS[1], 'owner', 'deleted', 'queue')
@@ -26,7 +27,7 @@ if seen then
   return {'MISMATCH', ''}
 end
 
--- Store no refusal of a request id that was accepted: the accepted command has, or will have, its own outcome.
+-- Store no refusal of a request id that was accepted, because the accepted command has, or will have, its own outcome.
 if ARGV[16] ~= '' and (redis.call('HEXISTS', KEYS[3], ARGV[16]) == 1 or redis.call('HEXISTS', KEYS[4], ARGV[16]) == 1) then
   return {'DUPLICATE', ''}
 end
@@ -40,7 +41,8 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if not meta[1] then redis.call('HSET', KEYS[1], 'owner', owner) end
 redis.call('HSETNX', KEYS[1], 'created_at', now)
 if meta[2] then redis.call('HDEL', KEYS[1], 'deleted') end
--- Cancel the expiry of a chat that is deleted or without messages: an accepted command must not expire in its inbox.
+-- A chat that was deleted or has no messages expires. Cancel this, so that the accepted command cannot expire in the
+-- inbox.
 if redis.call('PTTL', KEYS[1]) > 0 then
   for _, key in ipairs({KEYS[1], KEYS[2], KEYS[8], KEYS[9], KEYS[10], KEYS[11], KEYS[13]}) do
     redis.call('PERSIST', key)
@@ -61,7 +63,7 @@ if worker then
   if redis.call('PUBLISH', ARGV[15] .. worker, chat) == 0 then  -- the owner does not listen: shorten its lease
     redis.call('ZADD', KEYS[5], 'LT', now + ARGV[14], chat)
   end
--- Not with NX: a chat with a timer in the far future would then not be woken for the command.
+-- LT and not NX: with NX, the command would not wake a chat that has a timer in the far future.
 elseif redis.call('ZADD', KEYS[5], 'LT', 'CH', now, chat) == 1 then
   if redis.call('LLEN', KEYS[7]) == 0 then redis.call('LPUSH', KEYS[7], 'x') end
 end

@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- release: release a chat that is at rest. The same step checks that this worker owns the chat, the head is unchanged,
--- and no command waits. With a checkpoint of this head, also compact the log: the entries get another name and an
--- expiry, since only readers that resume still need them.
+-- and no command waits. With a checkpoint of this head, the script also compacts the log: it renames the log and
+-- sets an expiry, because only readers that resume still need the entries.
 -- KEYS own due head inbox snap log recent history snap_slices staged
 -- ARGV chat worker head when_ms-or-'' [checkpoint resume_seconds resume_entries trim part replaces_last drop_first
 --      slices trim_entries resume_bytes]     (slices: as in `append`)
--- Repeat: LOST, which then means that the chat was released. Returns OK, or LONG if `recent` still has more entries
--- than it should; MORE, FENCED, LOST, or UNSTAGED if slices of the checkpoint are missing. Nothing was then changed.
+-- Repeat: LOST, because the chat was released. Returns OK, or LONG if the chat was released and `recent` still has too
+-- many entries. Changes nothing and returns LOST, FENCED, MORE if commands wait, or UNSTAGED if slices of the
+-- checkpoint are missing.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 'LOST' end
 if (redis.call('GET', KEYS[3]) or '') ~= ARGV[3] then return 'FENCED' end
 if redis.call('XLEN', KEYS[4]) > 0 then return 'MORE' end
@@ -18,7 +19,7 @@ redis.call('HDEL', KEYS[1], ARGV[1])
 if ARGV[4] == '' then redis.call('ZREM', KEYS[2], ARGV[1]) else redis.call('ZADD', KEYS[2], ARGV[4], ARGV[1]) end
 
 if ARGV[5] then
-  local left = redis.call('PTTL', KEYS[3])  -- of a chat that expires; all its keys do
+  local left = redis.call('PTTL', KEYS[3])  -- above 0 if the chat expires, with all its keys
   redis.call('SET', KEYS[5], ARGV[5], 'KEEPTTL')
   if left > 0 then redis.call('PEXPIRE', KEYS[5], left) end
   redis.call('UNLINK', KEYS[9])
@@ -39,7 +40,7 @@ if ARGV[5] then
     else
       if ARGV[8] ~= '' then redis.call('XTRIM', KEYS[6], 'MINID', ARGV[8]) end
       redis.call('XTRIM', KEYS[6], 'MAXLEN', ARGV[7])
-      local share = tonumber(ARGV[14]) / redis.call('MEMORY', 'USAGE', KEYS[6])  -- estimated from five nodes
+      local share = tonumber(ARGV[14]) / redis.call('MEMORY', 'USAGE', KEYS[6])  -- Redis estimates it from five nodes
       if share < 1 then redis.call('XTRIM', KEYS[6], 'MAXLEN', math.floor(redis.call('XLEN', KEYS[6]) * share)) end
     end
     redis.call('RENAME', KEYS[6], KEYS[7])

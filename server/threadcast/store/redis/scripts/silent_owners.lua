@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- silent_owners: name the owners of chats in a bucket whose inbox channel has no listener, because the server has closed
--- their connection. The answer is empty unless the asking worker itself listens at this server: a restart or a
--- promotion ends all subscriptions, and a missing subscription then says nothing about its worker.
+-- silent_owners: return those owners of a bucket's chats whose inbox channel has no listener, because the server has
+-- closed their connection. The answer is empty if the calling worker itself does not listen at this server: a restart
+-- or a promotion ends all subscriptions, and a missing subscription then does not mean that its worker is dead.
 -- KEYS owners
 -- ARGV worker mail_prefix looks
--- Repeat: changes nothing but ended leases. Returns names of workers. In a bucket with many owners every worker asks, so
--- about `looks` of their calls look and the others return nothing; the clock's microseconds choose.
+-- Repeat: only removes owners whose leases have ended. Returns names of workers. In a bucket with many owners, every
+-- worker calls this script. About `looks` of the calls check the owners, and the other calls return nothing; the
+-- microseconds of the clock choose which calls check.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)

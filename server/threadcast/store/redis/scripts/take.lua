@@ -1,6 +1,6 @@
 #!lua
--- take: append a fence, which makes the worker the owner: every append of an earlier owner is FENCED from now on. A new
--- owner calls this script before it reads anything.
+-- take: append a fence, which makes the worker the owner. From now on, every append of an earlier owner is answered
+-- with FENCED. A new owner calls this script before it reads anything.
 -- KEYS own head log meta recent history snap_slices
 -- ARGV chat worker why log_channel
 -- Repeat: appends one more fence, which is harmless. Returns {'LOST'} or {'OK', new head, previous head or '', owner,
@@ -15,10 +15,10 @@ local meta = redis.call('HMGET', KEYS[4], 'owner', 'floor', 'claimed')
 if meta[3] then redis.call('HDEL', KEYS[4], 'claimed') end
 local fence = cjson.encode({ARGV[2], ARGV[3]})
 
--- The epoch is larger than the head's and the floor's, and not smaller than the clock: with one of the three alone, ids
--- of a deleted chat could come again when the clock steps back. If the clock is behind, counting up by one could give
--- the epoch of a history that a failover lost, and readers of that history would be taken for readers of this one.
--- Adding a random number of some thousands makes the two epochs differ.
+-- The new epoch is larger than the head's epoch and the floor, and not smaller than the clock. With only one of the
+-- three bounds, ids of a deleted chat could be used again when the clock steps back. If the clock is behind, adding 1
+-- could give the epoch of a history that a failover lost. Readers of the lost history would then be taken for readers
+-- of this history. Adding a random number below 65,536 makes the two epochs differ.
 epoch = math.max((epoch or 0) + 1, (meta[2] or 0) + 1)
 if now >= epoch then
   epoch = now
@@ -31,9 +31,9 @@ local id = string.format('%.0f-%.0f', epoch, n)
 local digest = string.sub(redis.sha1hex(before .. id .. fence), 1, 16)
 local head = id .. ' ' .. digest .. ' ' .. position
 if before == '' then
-  redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])  -- of an earlier life, if a process of an older version deleted it
+  redis.call('UNLINK', KEYS[5], KEYS[6], KEYS[7])  -- a delete by an older version leaves them behind
 elseif redis.call('EXISTS', KEYS[3]) == 0 and redis.call('EXISTS', KEYS[5]) == 1 then
-  -- The log of a chat at rest. It lives as long as the head again.
+  -- Rename the log of a chat at rest back, and give it the lifetime of the head again.
   redis.call('RENAME', KEYS[5], KEYS[3])
   local left = redis.call('PTTL', KEYS[2])
   if left > 0 then redis.call('PEXPIRE', KEYS[3], left) else redis.call('PERSIST', KEYS[3]) end

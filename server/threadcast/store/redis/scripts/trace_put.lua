@@ -1,9 +1,10 @@
 #!lua
--- trace_put: store records of traces with a chat. The oldest records beyond the bound are deleted, and all expire.
+-- trace_put: store records of traces with a chat. The oldest records beyond max_count are deleted. All records expire.
 -- KEYS meta traces
 -- ARGV owner ttl max_count replaced_key-or-'', then the records, each of which begins with its key and a space
--- Repeat: stores the same records again, and readers recognise them by their keys; with a replaced key, MOVED. Returns
--- OK, GONE when the owner has no such chat, or MOVED when the newest record is not the one to replace.
+-- Repeat: stores the same records again, and readers recognise them by their keys. With a replaced key, a repeat
+-- returns MOVED. Returns OK, GONE when the owner has no such chat, or MOVED when the newest record is not the record to
+-- replace.
 local meta = redis.call('HMGET', KEYS[1], 'owner', 'deleted')
 if meta[1] ~= ARGV[1] or meta[2] then return 'GONE' end
 if ARGV[4] ~= '' then
