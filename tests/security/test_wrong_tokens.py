@@ -58,8 +58,8 @@ async def test_wrong_tokens_are_slowed_and_a_valid_one_of_the_same_address_is_no
             for _ in range(20):
                 assert (await client.get("/v1/chats", headers=bearer("ann"))).status_code == 200
                 assert (await client.get("/livez")).status_code == 200
-            # Another user of the same browser does not count as a wrong token, because the page must notice the change
-            # at once.
+            # A valid token of another user than the request names is not counted as a wrong token. It occurs when
+            # another user has signed in, and then the page must notice at once.
             other = await client.get("/v1/chats", headers={**bearer("ann"), "Threadcast-Principal": "bob"})
             assert other.status_code == 401
             assert answered == []

@@ -113,7 +113,7 @@ class Archive:
         return found
 
     async def evidence(self, chat_ids: Sequence[str], snapshots: dict[str, bytes]) -> list[ChatEvidence]:
-        """Return the evidence of these chats. Raises Unavailable."""
+        """Return what the store and the readers have of these chats, which the judge compares. Raises Unavailable."""
         found: list[ChatEvidence] = []
         for start in range(0, len(chat_ids), AT_ONCE):
             found += await self._patiently(chat_ids[start : start + AT_ONCE], snapshots)

@@ -1,4 +1,5 @@
-"""A window with tabs excuses only frames that its own unanswered addition may have caused."""
+"""The judge of a browser window with tabs: a frame of a chat that the window does not show is a fault, unless the
+window has asked for that chat and has no answer yet."""
 
 from collections import Counter
 

@@ -29,7 +29,7 @@ class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The difference between a tool and the permission that covered it (PROTOCOL §11). `kind` is `changed`, `new` or
+    """How a tool differs from the tool that a permission was given for (PROTOCOL §11). `kind` is `changed`, `new` or
     `unrecorded`. `before` is the definition that was approved; it is absent if the server does not have it. `now` is
     absent if the present definition is too long."""
 

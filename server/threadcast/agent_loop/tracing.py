@@ -249,7 +249,7 @@ class RoundTrace:
         if not self.record.attempts or self.record.attempts[-1].code is not None:
             provider, _, model = model.partition("/")
             asked = Attempt(provider=provider, model=model, asked_at_ms=time.time_ns() // 1_000_000)
-            self.record.attempts = [asked]
+            self.record.attempts = [*self.record.attempts, asked]
         attempt = self.record.attempts[-1]
         attempt.code, attempt.detail, attempt.total_ms = failure.code, failure.detail, self._elapsed_ms()
 

@@ -54,7 +54,8 @@ async def keep_result(content: str, tool_name: str, chat_id: str, put: Put) -> K
 
 def is_whole(content: str, attachments: Sequence[JsonObject]) -> bool:
     """Return whether a tool message has the tool's whole result. The text must not be cut, and no image may have been
-    moved to the attachments. A text that ends like a note of `keep_result` counts as cut."""
+    moved to the attachments. The text counts as cut if it ends with the
+    note that `keep_result` adds, even if the tool itself wrote that note."""
     return not attachments and _LAST_NOTE.search(content) is None
 
 

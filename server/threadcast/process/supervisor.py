@@ -265,8 +265,9 @@ class _Member:
             raise Failed(f"{self.name} did not start ({child.fate}); see its output above")
 
     async def keep(self, others_live: Callable[[], bool]) -> None:
-        """Restart the process whenever it dies. Raises Failed after repeated deaths. While other processes live, failed
-        starts, for instance without the store, are repeated without limit, so that they do not end the others."""
+        """Restart the process whenever it dies. Raises Failed after repeated deaths. As long as another process lives,
+        a start that fails, for instance because the store is away, is repeated without limit: the server goes on with
+        the processes that it has."""
         while True:
             child = self._children[-1]
             await child.ended.wait()

@@ -1589,7 +1589,7 @@ export interface ToolCall {
   type?: string;
 }
 
-/** The difference between a tool and the permission that covered it (PROTOCOL §11). `kind` is `changed`, `new` or `unrecorded`. `before` is the definition that was approved; it is absent if the server does not have it. `now` is absent if the present definition is too long. */
+/** How a tool differs from the tool that a permission was given for (PROTOCOL §11). `kind` is `changed`, `new` or `unrecorded`. `before` is the definition that was approved; it is absent if the server does not have it. `now` is absent if the present definition is too long. */
 export interface ToolChange {
   kind: string;
   before?: ToolDefinition | null;

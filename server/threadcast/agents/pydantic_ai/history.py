@@ -109,8 +109,8 @@ def history_of(
 
 
 def _kept(message: RoundMessage) -> tuple[Kept | None, list[ModelMessage]]:
-    """Return the kept state and messages of a message; (None, []) if nothing is kept, or if another version of this
-    code wrote the state."""
+    """Return the state and the messages of pydantic-ai that `message` keeps. Returns (None, []) if the message keeps
+    nothing, or if another version of this code wrote the state."""
     try:
         kept = msgspec.json.decode(message.keep, type=Kept) if message.keep else None
         return kept, decoded(kept.messages) if kept is not None else []

@@ -127,8 +127,8 @@ class Cursor:
         return wrong
 
     async def _try_deltas(self, pattern: JsonObject, frame: JsonObject) -> str | None:
-        """Pass deltas of one message until their joined text matches the pattern. If the joined text never matches,
-        pass no delta."""
+        """Consume the deltas of one message until their joined text matches the pattern. If the joined text never
+        matches, consume no delta."""
         begun_at = self._at
         run = _run_of(frame)
         while True:

@@ -1,8 +1,9 @@
 """The embedded store: a private Valkey child process for `threadcast serve` and the tests.
 
 This module sends only PING and INFO to the server; `redis/store.py` connects to the URL. Callers enter `EmbeddedStore`
-first and exit it last, so that the server outlives all code that uses it. Each data directory has at most one serving
-process and one server process. After a kill -9 of the serving process, the next start is not blocked.
+first and exit it last, so that the server outlives all code that uses it. Each data directory has at most one
+process of `threadcast serve`, and one process of its store's server. After a kill -9 of the former, the next start is
+not blocked.
 
 The data directory contains `serve.lock`, which the serving process locks and which contains its address. The
 subdirectory `store/` contains the files of the server: `store.lock` (locked by the server), `socket`, `store.log`, and

@@ -1,6 +1,6 @@
 /**
- * Shows the scope and the context that are sent with the message. The person can read both as they are sent, and
- * remove them.
+ * Shows the scope and the context that are sent with the message. The person can read the exact text of both before
+ * it is sent, and remove it.
  */
 
 import type { JsonObject } from "threadcast-client";

@@ -1,7 +1,8 @@
 /**
  * Turns the JSON Schema of a question into the fields of a form, and the filled-in fields into the answer.
  *
- * Pure. Only flat objects have a form, such as MCP servers request: objects of texts, numbers, yes or no, and choices.
+ * Pure. Only flat objects get a form: their fields are texts, numbers, yes or no, and choices. MCP servers ask for
+ * such objects.
  * The server checks the answer against the schema, so the form only helps to fill it in.
  */
 

@@ -153,8 +153,9 @@ function hasBegun(rest: string, before: string): boolean {
 }
 
 /**
- * The maximum characters after a dollar sign that are held back; longer text counts as words. At 50 words a second this
- * many characters arrive in a third of a second.
+ * The number of characters after a dollar sign that are held back, because a formula may follow. If more characters
+ * follow without a second dollar sign, they are shown as words. At 50 words a second this many characters arrive in a
+ * third of a second.
  */
 const MAX_HELD_WORDS = 60;
 

@@ -53,7 +53,7 @@ export class Sizes {
 }
 
 /**
- * Returns the length of the source with 32 bits of FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/). A collision
+ * Returns the length of the source, followed by its 32-bit FNV-1a hash (http://www.isthe.com/chongo/tech/comp/fnv/). A collision
  * gives a box a wrong size.
  */
 function nameOf(source: string): string {
