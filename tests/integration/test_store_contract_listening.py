@@ -7,6 +7,7 @@ from msgspec import structs
 from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, eventually, owned
 from threadcast.chat.entries import Fence
 from threadcast.store.ports import Fenced, Store
+from threadcast.store.topology.cluster_bell import ClusterBell
 from threadcast_protocol.wire.ids import Head
 
 pytestmark = pytest.mark.anyio
@@ -131,17 +132,18 @@ async def test_token_put_back_is_heard_by_another_worker(store: Store) -> None:
 
 
 async def test_no_bucket_starves_another_at_the_bell(store: Store) -> None:
-    """One bucket always has a waiting bell, and another bucket gets a single bell: the second bucket is served within
-    one cycle."""
+    """One bucket always has a waiting bell, and another bucket gets a single bell. The second bucket is served within
+    one cycle; in a Cluster, as soon as its node has answered."""
     busy = store.bucket_of(CHAT)
     quiet = (busy + 5) % store.buckets
     async with store.bell() as bell:
         await bell.put_back(quiet)
-        heard = []
-        for _ in range(store.buckets):
-            await bell.put_back(busy)
-            heard.append(await bell.wait(WAIT_SECONDS))
-    assert quiet in heard
+        heard: list[int | None] = []
+        with anyio.fail_after(WAIT_SECONDS):
+            while quiet not in heard:
+                assert isinstance(bell, ClusterBell) or len(heard) < store.buckets
+                await bell.put_back(busy)
+                heard.append(await bell.wait(WAIT_SECONDS))
 
 
 async def test_ping_and_clock_answer(store: Store) -> None:

@@ -55,6 +55,7 @@ class Tabs(Reader):
         self._lines = Lines()
         self._gone: set[str] = set()
         self._missing: set[str] = set()
+        self._unseen: Counter[str] = Counter()  # removals that were requested and have not arrived
         self._left_at: dict[str, str] = {}
         self._asked_again: set[str] = set(chat_ids)
         self._unsure_until: dict[str, float] = {}
@@ -63,6 +64,7 @@ class Tabs(Reader):
         """Forget all chats, because a new connection begins with snapshots."""
         self._gone.clear()
         self._missing.clear()
+        self._unseen.clear()
         return f"{super()._query()}&stream_id={self.name}"
 
     def _fold_of(self, chat_id: str) -> ChatFold | None:
@@ -84,6 +86,7 @@ class Tabs(Reader):
     def _leave_out(self, chat_id: str, words: str) -> None:
         self._counts["chats taken from a stream"] += 1
         self._missing.add(chat_id)
+        self._unseen[chat_id] -= 1
         self._left_at[chat_id] = self._last_id
         if chat_id not in self._asked_again:
             self._gone.add(chat_id)
@@ -97,6 +100,7 @@ class Tabs(Reader):
                 continue
             some = self._dice.sample(sorted(self.folds), k=self._dice.randint(1, 3))
             self._asked_again.difference_update(some)
+            self._unseen.update(some)
             await self._ask({"remove": some})
             await asyncio.sleep(self._dice.uniform(0.0, 1.5))
             await self._give_back(sorted({*some, *self._missing}))
@@ -114,9 +118,10 @@ class Tabs(Reader):
             await asyncio.sleep(self._dice.uniform(0.2, 1.0))
 
     def _place_of(self, chat_id: str) -> JsonObject:
-        """Returns the position to resume from. Returns none if the removal was not seen, because events of the chat may
-        then still be under way."""
-        if chat_id not in self._missing or not self._left_at[chat_id] or self._dice.random() < 0.3:
+        """Returns the position to resume from. Returns none if not every removal was seen, because events of the chat
+        may then still be under way: the chat may have been added and removed again meanwhile."""
+        is_sure = chat_id in self._missing and self._unseen[chat_id] <= 0
+        if not is_sure or not self._left_at[chat_id] or self._dice.random() < 0.3:
             return {}
         return {"from": self._left_at[chat_id]}
 

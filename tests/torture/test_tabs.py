@@ -57,6 +57,24 @@ async def test_a_window_answers_for_the_chats_of_an_addition_that_was_lost_alone
     assert await blamed(answer, change, *kinds) == excused
 
 
+async def test_a_chat_resumes_where_it_was_left_only_when_every_removal_was_seen() -> None:
+    window = Tabs(1, CHATS, [1], "seed", [], Counter())
+    window._query()
+    window._last_id = "left"
+
+    def places() -> list[JsonObject]:
+        return [window._place_of("b") for _ in range(20)]
+
+    window._unseen.update("b")
+    assert {"from": "left"} not in places(), "its removal is under way"
+    window._leave_out("b", "")
+    assert {"from": "left"} in places()
+    window._unseen.update("b")
+    assert {"from": "left"} not in places(), "it was added and is removed again, and its events may be under way"
+    window._leave_out("b", "")
+    assert {"from": "left"} in places()
+
+
 async def test_it_answers_for_them_no_longer_than_an_addition_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tabs_module, "LATE_SECONDS", 0.0)
     assert await blamed(LOST, ADD, "seq", "removed") == []

@@ -98,6 +98,23 @@ async def test_an_overflow_gives_a_snapshot_to_each_chat_that_lost_something_and
         assert told[4][2].keys() == {"a", "b"}
 
 
+async def test_a_chat_that_was_left_while_it_joined_neither_writes_nor_moves_the_position_of_its_successor() -> None:
+    async with anyio.create_task_group() as tasks:
+        many = Many(tasks)
+        many.a.leave()
+        successor = Subscriber(many.connection, NamedSource("a"), "a", is_one_of_many=True)
+        successor.start_at(Position(1, 20, 5), many.frame("a", 21))
+        many.a.start_at(Position(1, 10, 5), many.frame("a", 11))
+        many.a.resync("lost_position")
+        many.a.write_frames(many.frame("a", 11))
+        many.b.start_with_snapshot()
+        await many.pipe.until(b'"chat_id":"b"')
+        await turns()
+        told = blocks(many.pipe.taken)
+        assert [(chat, kind) for chat, kind, _ in told] == [("a", "a21"), ("b", "snapshot")]
+        assert told[-1][2]["a"].position == 21
+
+
 async def test_a_chat_that_ends_among_many_says_so_and_leaves_the_others_alone() -> None:
     async with anyio.create_task_group() as tasks:
         many = Many(tasks)

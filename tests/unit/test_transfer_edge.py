@@ -41,7 +41,8 @@ async def send(client: httpx2.AsyncClient, body: bytes) -> JsonObject:
 async def test_what_no_worker_takes_up_in_time_is_accepted_and_imported_later(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", 0.05)
+    for bound in ("IMPORT_WAIT_SECONDS", "PART_WAIT_SECONDS"):
+        monkeypatch.setattr(transfer, bound, 0.05)
     async with edge(harness) as client:
         assert await send(client, export("a", "b")) == {**NOTHING, "accepted": ["a", "b"]}
         monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", DEADLINE_SECONDS)
@@ -89,7 +90,8 @@ async def test_a_post_whose_answer_is_lost_is_one_import(harness: Harness) -> No
 async def test_an_import_that_revives_a_chat_and_is_sent_again_before_it_is_taken_up_is_one(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "IMPORT_WAIT_SECONDS", 0.05)
+    for bound in ("IMPORT_WAIT_SECONDS", "PART_WAIT_SECONDS"):
+        monkeypatch.setattr(transfer, bound, 0.05)
     await harness.post(say("first"), chat_id="a")
     await harness.store.delete("a", LOCAL.id, "n")
     async with edge(harness) as client:

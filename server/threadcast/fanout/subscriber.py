@@ -61,6 +61,8 @@ class Subscriber:
     def start_with_snapshot(self) -> None:
         """Begin, or begin again, with a snapshot. The snapshot shows the state at the time when the snapshot is
         written."""
+        if self._has_left:
+            return
         self.needs_snapshot = True
         self.connection.stream_id_words.pop(self.chat_id, None)
         self.connection.want_snapshot(self, drop=not self.is_one_of_many)
@@ -71,6 +73,8 @@ class Subscriber:
 
     def start_at(self, stream_position: Position, missed: Sequence[Frame]) -> None:
         """Resume at the position where this reader stopped. `missed` are the frames after this position."""
+        if self._has_left:
+            return
         self.base = stream_position.base
         self.connection.greet()
         if self.is_one_of_many:
@@ -127,6 +131,12 @@ class Subscriber:
             self.needs_snapshot = True  # further frames are ignored
             self.connection.stream_id_words.pop(self.chat_id, None)
             self.connection.forget(self)
+
+    @property
+    def _has_left(self) -> bool:
+        """Whether this chat has ended. Its task may still run for a moment, and the stream's ids must keep the position
+        of the subscriber that may follow it."""
+        return self._left is not None and self._left.is_set()
 
     def _stand_at(self, epoch: int, position: int) -> None:
         word = stream_id_word(self._tag, Position(epoch, position, self.base))
