@@ -62,17 +62,17 @@ async def test_a_chat_resumes_where_it_was_left_only_when_every_removal_was_seen
     window._query()
     window._last_id = "left"
 
-    def places() -> list[JsonObject]:
+    def beginnings() -> list[JsonObject]:
         return [window._place_of("b") for _ in range(20)]
 
     window._unseen.update("b")
-    assert {"from": "left"} not in places(), "its removal is under way"
+    assert {"from": "left"} not in beginnings(), "its removal is under way"
     window._leave_out("b", "")
-    assert {"from": "left"} in places()
+    assert {"from": "left"} in beginnings()
     window._unseen.update("b")
-    assert {"from": "left"} not in places(), "it was added and is removed again, and its events may be under way"
+    assert {"from": "left"} not in beginnings(), "it was added and is removed again, and its events may be under way"
     window._leave_out("b", "")
-    assert {"from": "left"} in places()
+    assert {"from": "left"} in beginnings()
 
 
 async def test_it_answers_for_them_no_longer_than_an_addition_may_be_late(monkeypatch: pytest.MonkeyPatch) -> None:

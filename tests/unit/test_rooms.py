@@ -47,7 +47,7 @@ ARROWS = {
     "credentials": "store",
     "custom_agents": "base providers tools",
     "fanout": "base chat log_tail settings store",
-    "http": "base fanout settings store",
+    "http": "base settings store",
     "log_tail": "chat store",
     "process": "base http settings store",
     "profiles": "base chat providers settings tools",

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from threadcast_protocol.fold.growing_text import GrowingText
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.events import Event, Snapshot
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -43,10 +44,10 @@ def _to_plain(value: Any) -> Any:  # Any: msgspec passes any object that it cann
 
 _T = TypeVar("_T")
 _encoder = msgspec.json.Encoder(enc_hook=_to_plain)
-_event: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
-_events: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[Event])
+_event: msgspec.json.Decoder[Event] = decoder(Event)
+_events: msgspec.json.Decoder[list[Event]] = decoder(list[Event])
 _raw_array = msgspec.json.Decoder(list[msgspec.Raw])
-_snapshot = msgspec.json.Decoder(Snapshot)
+_snapshot: msgspec.json.Decoder[Snapshot] = decoder(Snapshot)
 
 
 def encode(value: object) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.messages import AudioPart, FilePart, ImagePart, InputAudio, JsonObject, Part
 
 __all__ = [
@@ -207,7 +208,7 @@ def _with_facts(part: Part, held: Mapping[str, BlobFacts]) -> Part:
 def put_inline(raw: bytes, blobs: Mapping[str, Blob]) -> bytes:
     """Return the JSON `raw` with the data of the blobs in place of references. References to blobs that are not in
     `blobs` stay unchanged."""
-    return msgspec.json.encode(_inline(msgspec.json.decode(raw), blobs))
+    return msgspec.json.encode(_inline(decode_any(raw), blobs))
 
 
 def _inline(value: object, blobs: Mapping[str, Blob]) -> object:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.errors import BadRequest, explain
 from threadcast_protocol.wire.json_scan import SLICE_BYTES, OutsideStrings
 from threadcast_protocol.wire.mending import mend, mend_text, read_mended
@@ -91,7 +92,7 @@ def read_json(text: str, *, mends: bool = False) -> object:
     try:
         data = (mend_text(text) if mends else text).encode()
         if not is_too_deep(data):
-            return msgspec.json.decode(data)
+            return decode_any(data)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as wrong:
         if mends and not isinstance(wrong, RecursionError):
             return mend(read_mended(data))

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from threadcast_protocol.wire.bodies import decode_body, not_json
+from threadcast_protocol.wire.decoders import decode_any, decoder
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.ids import Id, Name
 from threadcast_protocol.wire.messages import JsonObject
@@ -289,7 +290,7 @@ Queueable: TypeAlias = UserMessage | RetryFromIndex | Regenerate | UpdateMessage
 """Commands that wait in the queue until no run is open, and then start a run or edit the tree, in the order of the
 queue."""
 
-_commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+_commands: msgspec.json.Decoder[Command] = decoder(Command)
 _encoder = msgspec.json.Encoder()
 _canonical = msgspec.json.Encoder(order="sorted")
 
@@ -319,7 +320,7 @@ def body_digest(body: bytes) -> str:
         BadRequest: the body is not JSON in a place that `decode_command` skips, such as the value of an unknown key.
     """
     try:
-        canonical = _canonical.encode(msgspec.json.decode(body))
+        canonical = _canonical.encode(decode_any(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise BadRequest(not_json(body, wrong)) from None
     return hashlib.sha256(canonical).hexdigest()

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import anyio
 import anyio.to_thread
-import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -25,6 +24,7 @@ from threadcast.store.ports import TraceRecord, TraceRecords
 from threadcast.store.trace_records import RECORD_MAX_BYTES, RECORD_TEXT_MAX_BYTES, combined
 from threadcast.store.trace_records import compose as stored_form
 from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.errors import Failed
 from threadcast_protocol.wire.messages import JsonObject, Message
 
@@ -178,7 +178,7 @@ def _fitted(text: str) -> bytes:
     data = stored_form(text.encode())
     if len(data) <= RECORD_MAX_BYTES and len(text) <= RECORD_TEXT_MAX_BYTES // 4:
         return data
-    whole: JsonObject = msgspec.json.decode(text)
+    whole: JsonObject = decode_any(text)
     for text_max, list_max in _CUTS:
         cut: list[str] = list(whole.get("cut", []))
         smaller = {key: _cut(value, text_max, list_max, key, cut) for key, value in whole.items()}

@@ -13,7 +13,7 @@ The middleware also reads the page's session cookie: if the cookie is valid for 
 token into `Authorization`, so that endpoints need no cookies.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -59,29 +59,44 @@ class OriginGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            _check_once(scope)
+            names = {name for name, _ in scope["headers"]}
+            if len(names) < len(scope["headers"]):
+                _check_once(scope)
             if not self._has_tokens:
-                _check_local(Headers(scope=scope))
+                _check_local(scope, names)
             if self._host:  # the address that the browser called, even if the proxy changed the header
                 others = [header for header in scope["headers"] if header[0] != b"host"]
                 scope["headers"], scope["scheme"] = [(b"host", self._host), *others], self._scheme
-            headers = Headers(scope=scope)
-            scheme = scope.get("scheme", "http")
-            if not self._has_tokens and self._host:
-                _check_local(headers)  # public_url shows that users come from other machines
-            origin = headers.get("origin")
-            is_foreign = origin is not None and not is_own_origin(headers, scheme) and not _is_public(scope, origin)
-            if is_foreign and "*" not in self._allowed and origin not in self._allowed:
-                raise Forbidden(
-                    f"the origin {origin!r} is not among server.cors_origins; if this server has that address behind a "
-                    "proxy, set server.public_url"
-                )
-            if self._has_tokens and not headers.get("authorization"):
-                token = bearer_of_cookie(headers, scope["method"], scheme)
-                if token is not None:
-                    others = [header for header in scope["headers"] if header[0] != b"authorization"]
-                    scope["headers"] = [*others, (b"authorization", f"Bearer {token}".encode("latin-1"))]
+                if not self._has_tokens:
+                    _check_local(scope, names)  # public_url shows that users come from other machines
+            if b"origin" in names:
+                self._check_origin(scope)
+            if self._has_tokens:
+                _sign_in_by_cookie(scope)
         await self._app(scope, receive, send)
+
+    def _check_origin(self, scope: Scope) -> None:
+        """Raise Forbidden for the request of a foreign page."""
+        headers = Headers(scope=scope)
+        origin = headers["origin"]
+        if is_own_origin(headers, scope.get("scheme", "http")) or _is_public(scope, origin):
+            return
+        if "*" not in self._allowed and origin not in self._allowed:
+            raise Forbidden(
+                f"the origin {origin!r} is not among server.cors_origins; if this server has that address behind a "
+                "proxy, set server.public_url"
+            )
+
+
+def _sign_in_by_cookie(scope: Scope) -> None:
+    """Put the token of the session cookie into `Authorization`, unless the request has a token."""
+    headers = Headers(scope=scope)
+    if headers.get("authorization"):
+        return
+    token = bearer_of_cookie(headers, scope["method"], scope.get("scheme", "http"))
+    if token is not None:
+        others = [header for header in scope["headers"] if header[0] != b"authorization"]
+        scope["headers"] = [*others, (b"authorization", f"Bearer {token}".encode("latin-1"))]
 
 
 def _check_once(scope: Scope) -> None:
@@ -93,19 +108,18 @@ def _check_once(scope: Scope) -> None:
         raise BadRequest(f"the request has the header {twice} more than once")
 
 
-def _check_local(headers: Headers) -> None:
+def _check_local(scope: Scope, names: Set[bytes]) -> None:
     """Raise BadRequest if the request names no host, and Forbidden if the host is not loopback or the request came
-    through a proxy."""
-    host = headers.get("host", "")
+    through a proxy. `names` are the names of its headers."""
+    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
     if not host:
         raise BadRequest("the request has no Host header (RFC 9112 §3.2)")
     if not is_loopback(_name_of(host)):
         raise Forbidden(f"this server answers on loopback only, not as {host!r}; configure auth.tokens")
-    proxied = next((name for name, _ in headers.raw if name in _PROXIED), None)
-    if proxied is not None:
+    if not _PROXIED.isdisjoint(names):
+        proxied = next(name.decode() for name, _ in scope["headers"] if name in _PROXIED)
         raise Forbidden(
-            "this server has no tokens, and the request came through a proxy (it has the header "
-            f"{proxied.decode()}): everybody "
+            f"this server has no tokens, and the request came through a proxy (it has the header {proxied}): everybody "
             "who reaches the proxy could read and steer all chats; configure auth.tokens"
         )
 

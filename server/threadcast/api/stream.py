@@ -164,7 +164,7 @@ async def _checked(edge: Edge, principal: Principal, wish: _Wish, scope: Scope, 
     if has_left(scope):  # a flood of clients that disconnect at once costs less without relays
         await goodbye(receive)
         raise ClientDisconnect
-    return wish._replace(hidden=frozenset(hidden))
+    return wish._replace(hidden=frozenset(hidden)) if hidden else wish
 
 
 def _open(

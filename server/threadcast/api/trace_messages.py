@@ -6,9 +6,8 @@ trace shows, the round's `cut` contains `messages`. It is pure.
 
 from collections.abc import Mapping
 
-import msgspec
-
 from threadcast_protocol.framing.codec import encode
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.messages import JsonObject, Message, text_of
 
 __all__ = ["has_references", "with_messages"]
@@ -43,7 +42,7 @@ def with_messages(record: JsonObject, nodes: Mapping[str, Message]) -> JsonObjec
             size = len(text_of(message.content))
             characters, room = characters + size, room - size
             if len(found) < MESSAGES_MAX_COUNT and room >= 0:
-                found.append(msgspec.json.decode(encode(message)))
+                found.append(decode_any(encode(message)))
             else:
                 is_cut = True
             at = message.parent_id

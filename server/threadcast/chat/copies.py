@@ -19,6 +19,7 @@ from threadcast_protocol.fold.snapshot import active_path
 from threadcast_protocol.fold.tree import way_to
 from threadcast_protocol.wire.blobs import attachments_of, move_to
 from threadcast_protocol.wire.commands import BranchFromChat, RestoreMessages
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import Conflict, NotFound
 from threadcast_protocol.wire.events import ThreadUpdated
 from threadcast_protocol.wire.messages import JsonObject, Message
@@ -26,6 +27,8 @@ from threadcast_protocol.wire.principal import Principal
 from threadcast_protocol.wire.thread import Thread, ThreadPatch, differences
 
 __all__ = ["branch_from", "restore"]
+
+_messages: msgspec.json.Decoder[Message] = decoder(Message)
 
 
 def branch_from(builder: EntryBuilder, command: BranchFromChat, by: Principal, source: OwnerState | None) -> None:
@@ -82,7 +85,7 @@ def _moved(message: Message, chat_id: str) -> Message:
     chat."""
     if isinstance(message.content, str) and not message.attachments:
         return message
-    return msgspec.json.decode(move_to(chat_id, msgspec.json.encode(message)), type=Message)
+    return _messages.decode(move_to(chat_id, msgspec.json.encode(message)))
 
 
 def restore(builder: EntryBuilder, command: RestoreMessages, by: Principal, rules: ApprovalRules) -> None:

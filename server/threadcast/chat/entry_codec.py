@@ -12,6 +12,7 @@ from threadcast.chat.facts import Fact
 from threadcast.chat.owner_state import OwnerState
 from threadcast_protocol.fold.growing_text import GrowingText
 from threadcast_protocol.framing.codec import decode, encode
+from threadcast_protocol.wire.decoders import decoder
 
 __all__ = ["decode_acks", "decode_facts", "decode_state", "encode_state"]
 
@@ -24,9 +25,9 @@ def _from_plain(wanted: type, value: Any) -> Any:  # Any: decoded JSON
     raise NotImplementedError(f"{wanted.__name__} is no part of the protocol")
 
 
-_facts: msgspec.json.Decoder[list[Fact]] = msgspec.json.Decoder(list[Fact])
+_facts: msgspec.json.Decoder[list[Fact]] = decoder(list[Fact])
 _acks = msgspec.json.Decoder(list[EntryAck])
-_state = msgspec.json.Decoder(OwnerState, dec_hook=_from_plain)
+_state: msgspec.json.Decoder[OwnerState] = decoder(OwnerState, dec_hook=_from_plain)
 
 
 def decode_facts(data: bytes) -> list[Fact]:

@@ -19,6 +19,7 @@ from threadcast.chat.internal_commands import ImportChat
 from threadcast.chat.message_checks import check_message, check_payload, check_thread
 from threadcast_protocol.wire.blobs import Blob, parse_blob_url, true_mime
 from threadcast_protocol.wire.bodies import NESTING_MAX, decode_body
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest, TooLarge
 from threadcast_protocol.wire.ids import check_chat_id, check_id
 from threadcast_protocol.wire.messages import ImagePart, Message
@@ -127,7 +128,7 @@ class _Glance(msgspec.Struct, frozen=True):
 
 
 _Body: TypeAlias = MessageLine | PayloadLine | AgentLine | BlobLine | CheckedBlob
-_lines: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+_lines: msgspec.json.Decoder[Line] = decoder(Line)
 _glances = msgspec.json.Decoder(_Glance)
 
 

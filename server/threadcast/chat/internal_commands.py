@@ -10,6 +10,7 @@ import msgspec
 
 from threadcast.chat.relations import Parent
 from threadcast_protocol.wire.commands import Command, UserMessage
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.events import PayloadAdded
 from threadcast_protocol.wire.messages import JsonObject, Message
@@ -112,7 +113,7 @@ InternalCommand: TypeAlias = (
     Refuse | CancelQueued | ForgetTool | AnswerQuestion | ImportChat | BeginSubchat | SubchatFinished | StopSubchat
 )
 
-_inbox: msgspec.json.Decoder[Command | InternalCommand] = msgspec.json.Decoder(Command | InternalCommand)
+_inbox: msgspec.json.Decoder[Command | InternalCommand] = decoder(Command | InternalCommand)
 
 
 def decode_inbox_body(body: bytes) -> Command | InternalCommand:

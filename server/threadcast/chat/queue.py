@@ -32,6 +32,7 @@ from threadcast_protocol.wire.commands import (
     encode_command,
 )
 from threadcast_protocol.wire.content import edited, read_content
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest, NotFound, Refused
 from threadcast_protocol.wire.events import QueuedItem, QueueUpdated
 from threadcast_protocol.wire.messages import content_text, preview_of
@@ -51,7 +52,7 @@ __all__ = [
 
 WithContent: TypeAlias = UserMessage | RetryFromIndex | UpdateMessage
 
-_queued: msgspec.json.Decoder[Queueable] = msgspec.json.Decoder(Queueable)
+_queued: msgspec.json.Decoder[Queueable] = decoder(Queueable)
 
 
 def decode_queued(item: Queued) -> Queueable:

@@ -25,6 +25,7 @@ from threadcast_protocol.wire.commands import (
     UserMessage,
 )
 from threadcast_protocol.wire.content import edited, read_content
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest, Conflict, NotFound, Refused
 from threadcast_protocol.wire.events import ThreadUpdated
 from threadcast_protocol.wire.failures import without_failure
@@ -33,6 +34,8 @@ from threadcast_protocol.wire.principal import Principal
 from threadcast_protocol.wire.thread import Thread, read_patch
 
 __all__ = ["birth", "first_line", "first_question", "start_next", "take_steered"]
+
+_user_messages: msgspec.json.Decoder[UserMessage] = decoder(UserMessage)
 
 TITLE_MAX_CHARACTERS = 60
 """The maximum length of a title that is made from a first line. This length is about the width of a sidebar."""
@@ -76,7 +79,7 @@ def start_next(builder: EntryBuilder) -> None:
 
 def _say(builder: EntryBuilder, batch: list[Queued]) -> None:
     """Open a run for one or several merged user messages."""
-    commands = [(item, msgspec.json.decode(item.body, type=UserMessage)) for item in batch]
+    commands = [(item, _user_messages.decode(item.body)) for item in batch]
     contents = [read_content(command.content, command.attachments) for _, command in commands]
     last = commands[-1][1]
     params = read_patch(last.params)

@@ -26,6 +26,7 @@ from threadcast.compat.text_chat import TextChat
 from threadcast.profiles.profile import Profile, Profiles
 from threadcast_protocol.wire.bodies import decode_body
 from threadcast_protocol.wire.commands import Interaction, InteractionType, UserMessage
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest, Refused
 from threadcast_protocol.wire.http import ChatIdOrEmpty
 from threadcast_protocol.wire.ids import check_chat_id
@@ -277,4 +278,5 @@ _T = TypeVar("_T")
 
 
 def _decode(body: bytes, wanted: type[_T]) -> _T:
-    return decode_body(msgspec.json.Decoder(wanted), body)
+    bodies: msgspec.json.Decoder[_T] = decoder(wanted)
+    return decode_body(bodies, body)

@@ -15,6 +15,7 @@ from threadcast.providers.base import (
     ToolCallDelta,
     UsageReported,
 )
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.mending import mend_text, mended_json
 from threadcast_protocol.wire.messages import JsonObject, Usage
 
@@ -102,14 +103,14 @@ def delta_of(piece: object, agent: str, call_index: int) -> Delta:
         case Usage():
             return UsageReported(piece)
         case Citation(citation=citation):
-            return Citation(msgspec.json.decode(mended_json(citation)))
+            return Citation(decode_any(mended_json(citation)))
         case Data(type=kind, data=data):
             if not 0 < len(kind) <= TYPE_MAX_CHARACTERS:
                 raise ValueError(f"the type of a Data has 1 to {TYPE_MAX_CHARACTERS} characters")
             encoded = mended_json(data)
             if len(encoded) > DATA_MAX_BYTES:
                 raise ValueError(f"a Data has at most {DATA_MAX_BYTES} bytes as JSON, not {len(encoded)}")
-            return AgentDataDelta(kind, msgspec.json.decode(encoded))
+            return AgentDataDelta(kind, decode_any(encoded))
         case Keep(data=kept):
             if len(kept) > KEEP_MAX_BYTES:
                 raise ValueError(f"a Keep has at most {KEEP_MAX_BYTES} bytes, not {len(kept)}")

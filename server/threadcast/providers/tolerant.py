@@ -6,6 +6,7 @@ fields are ignored, and only the invalid parts of used fields are left out. `Men
 that came with different chunks. The adapters call this module. Pure.
 """
 
+from collections.abc import Callable
 from types import UnionType
 from typing import Annotated, Any, Generic, TypeAlias, TypeVar, Union, get_args, get_origin
 
@@ -13,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from threadcast.providers.base import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.mending import MENDED, mend, mend_text, read_mended
 
 __all__ = ["Count", "Decoder", "Mender"]
@@ -107,7 +109,7 @@ class Decoder(Generic[_T]):
 
     def __init__(self, kind: type[_T]) -> None:
         self._kind = kind
-        self._decode = msgspec.json.Decoder(kind).decode
+        self._decode: Callable[[bytes], _T] = decoder(kind).decode
 
     def decode(self, data: bytes, mender: Mender) -> _T:
         """Decode a chunk. Faults are reported to `mender`, which then repairs the deltas. The caller has checked the

@@ -11,6 +11,7 @@ import msgspec
 
 from threadcast.store.compression import FIRST_BYTES, decompressed, decompressed_size
 from threadcast.store.packing import Packed
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["RECORD_MAX_BYTES", "RECORD_TEXT_MAX_BYTES", "combined", "compose", "decompose"]
@@ -41,7 +42,7 @@ def decompose(data: bytes) -> list[JsonObject]:
     """
     try:
         lines = _read(data).text().split(b"\n")  # JSON has no raw line breaks
-        return [msgspec.json.decode(line, type=JsonObject) for line in lines]
+        return [decode_any(line) for line in lines]
     except (ValueError, msgspec.DecodeError, RecursionError) as wrong:
         raise ValueError(f"a stored trace cannot be read: {wrong}") from None
 

@@ -30,6 +30,7 @@ from threadcast.tools.base import (
 from threadcast.tools.context import Progress, Report, ToolContext
 from threadcast.tools.preview import Preview
 from threadcast.tools.questions import NotAnswered
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.errors import ToolFailed
 from threadcast_protocol.wire.mending import mend, mend_text, mended_json
 from threadcast_protocol.wire.messages import JsonObject
@@ -294,7 +295,7 @@ def _fit(progress: Progress) -> Progress:
     if data is not None:
         try:
             encoded = mended_json(data)
-            data = msgspec.json.decode(encoded) if len(encoded) <= PROGRESS_DATA_MAX_BYTES else None
+            data = decode_any(encoded) if len(encoded) <= PROGRESS_DATA_MAX_BYTES else None
         except (TypeError, ValueError):
             data = None
     return Progress(_short(progress.stage), _short(progress.message), fraction, data)

@@ -11,6 +11,7 @@ import structlog
 
 from threadcast.tools.context import PASSED_ON, ClientEvent
 from threadcast_protocol.framing.codec import Relayed
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.events import BackgroundAgentUpdated, ProcessCompleted, SubchatUpdate
 from threadcast_protocol.wire.mending import mended_json
 from threadcast_protocol.wire.messages import JsonObject
@@ -40,7 +41,7 @@ def as_event(emitted: ClientEvent) -> Emitted | None:
     else:
         try:
             encoded = mended_json(emitted.fields)
-            fields: JsonObject = msgspec.json.decode(encoded)
+            fields: JsonObject = decode_any(encoded)
             if len(encoded) > EVENT_MAX_BYTES:
                 trouble = f"larger than {EVENT_MAX_BYTES} bytes"
             elif emitted.type not in _SHAPES:

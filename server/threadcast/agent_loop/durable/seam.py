@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 import anyio
-import msgspec
 from msgspec.structs import asdict, replace
 
 from threadcast.agent_loop.calls.gates import ask_meanwhile, question_about, run_or_answer, waits_for_client, withdraw
@@ -39,6 +38,7 @@ from threadcast.providers.base import AGENTS, AgentDataDelta, ProviderData
 from threadcast.tools.agent_tool import CallFunction, DeclaredAgentTool
 from threadcast.tools.base import ToolResult
 from threadcast.tools.context import ToolContext
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.events import AgentData, MessageRemoved, PayloadAdded, PayloadUpdated, ToolStatus
 from threadcast_protocol.wire.mending import mend_text, mended_json
 from threadcast_protocol.wire.messages import JsonObject, Message, ToolCall, text_of
@@ -214,7 +214,7 @@ class DurableSeam:
             shown = PayloadAdded(
                 payload_id=before.payload_id if before is not None else builder.new_id("pl"),
                 payload_type=payload.type,
-                data=msgspec.json.decode(data),
+                data=decode_any(data),
                 summary=payload.summary.strip() or summary_of(kind, payload.type, payload.data),
                 source="llm",
                 message_id=before.message_id if before is not None else message_id,

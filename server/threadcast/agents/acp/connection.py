@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from threadcast.agents.acp.child import Child, ChildBroke
 from threadcast.base.boundary import name_of
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -133,7 +134,7 @@ class Connection:
 
     async def _take(self, line: bytes) -> None:
         try:
-            message = msgspec.json.decode(line)
+            message = decode_any(line)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             return  # programs also print lines that are not JSON
         if not isinstance(message, dict):

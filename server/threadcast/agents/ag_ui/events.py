@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from threadcast_protocol.wire.decoders import decode_any, decoder
 from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = [
@@ -180,7 +181,7 @@ class _Wire(msgspec.Struct, rename="camel"):
     usage: Any = None
 
 
-_DECODER = msgspec.json.Decoder(_Wire)
+_DECODER: msgspec.json.Decoder[_Wire] = decoder(_Wire)
 
 
 def event_of(data: bytes) -> Event | None:
@@ -192,7 +193,7 @@ def event_of(data: bytes) -> Event | None:
     try:
         wire = _DECODER.decode(data)
     except msgspec.ValidationError:
-        found = msgspec.json.decode(data)
+        found = decode_any(data)
         if isinstance(found, dict) and isinstance(found.get("type"), str):
             return None  # a field has another type than the specification says
         raise ValueError("an event is no JSON object with a type") from None

@@ -36,6 +36,7 @@ from threadcast.custom_agents.pieces import Usage as UsagePiece
 from threadcast.custom_agents.seam import DeclaredAgentTool, Seam
 from threadcast.tools.base import Policy
 from threadcast.tools.base import ToolResult as Result
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -329,7 +330,7 @@ class _Draft:
         """Return the message's call; None if the message has no call."""
         if self.call_id:
             try:
-                values = msgspec.json.decode("".join(self._arguments) or "{}")
+                values = decode_any("".join(self._arguments) or "{}")
             except (msgspec.DecodeError, RecursionError):
                 values = {"text": "".join(self._arguments)}
             self.call = Call(tool_name(self._call_name), values if isinstance(values, dict) else {}, self.call_id)

@@ -12,6 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from threadcast.compat.foreign_ids import FOREIGN_ID_MAX_CHARACTERS
 from threadcast_protocol.wire.bodies import decode_body
 from threadcast_protocol.wire.commands import DECLARED_TOOLS_MAX, DeclaredTool, ToolName
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -151,7 +152,7 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel"):
         return told
 
 
-_runs: msgspec.json.Decoder[RunInput] = msgspec.json.Decoder(RunInput)
+_runs: msgspec.json.Decoder[RunInput] = decoder(RunInput)
 
 
 def read_run(body: bytes) -> RunInput:

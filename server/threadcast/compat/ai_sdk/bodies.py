@@ -13,6 +13,7 @@ from threadcast.compat.ai_sdk.message_ids import MESSAGE_ID_MAX_BYTES
 from threadcast.compat.foreign_ids import FOREIGN_ID_MAX_CHARACTERS
 from threadcast_protocol.wire.bodies import decode_body
 from threadcast_protocol.wire.commands import DECLARED_TOOLS_MAX, DeclaredTool
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.ids import Name
 from threadcast_protocol.wire.messages import JsonObject, TextPart, content_text
@@ -93,7 +94,7 @@ class ChatRequest(msgspec.Struct, frozen=True, rename="camel"):
         raise BadRequest("messages has no message of the user", path="/messages")
 
 
-_requests: msgspec.json.Decoder[ChatRequest] = msgspec.json.Decoder(ChatRequest)
+_requests: msgspec.json.Decoder[ChatRequest] = decoder(ChatRequest)
 
 
 def read_chat(body: bytes) -> ChatRequest:

@@ -13,6 +13,7 @@ from threadcast.compat.ai_sdk.message_ids import ui_id_of
 from threadcast_protocol.fold.reducer import drafted_message
 from threadcast_protocol.fold.state import ChatState
 from threadcast_protocol.wire.blobs import blob_url
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.events import PauseReason, PayloadAdded, PayloadUpdated, Runtime
 from threadcast_protocol.wire.messages import FilePart, ImagePart, JsonObject, Message, TextPart, add_usage, text_of
 
@@ -196,7 +197,7 @@ def approval_id(reason: PauseReason) -> str:
 def arguments_of(text: str) -> object:
     """Return the arguments of a call as JSON; the text itself if it is not JSON."""
     try:
-        return msgspec.json.decode(text or "{}")
+        return decode_any(text or "{}")
     except (msgspec.DecodeError, RecursionError):
         return text
 

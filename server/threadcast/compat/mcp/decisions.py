@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UnsetType
 
 from threadcast_protocol.wire.commands import Decision
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.events import PauseReason
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -98,14 +99,14 @@ def _answer_of(given: object, reason: PauseReason) -> object:
     if isinstance(reason.question, UnsetType) or reason.question.schema is None or not isinstance(given, str):
         return given
     try:
-        return msgspec.json.decode(given)
+        return decode_any(given)
     except (msgspec.DecodeError, RecursionError):
         return given
 
 
 def _object(text: object) -> JsonObject | None:
     try:
-        found = msgspec.json.decode(text) if isinstance(text, str) else text
+        found = decode_any(text) if isinstance(text, str) else text
     except (msgspec.DecodeError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

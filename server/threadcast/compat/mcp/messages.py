@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from threadcast_protocol.wire.bodies import decode_body
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import ThreadcastError
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -105,7 +106,7 @@ class Envelope:
         return self.revision == REVISION
 
 
-_messages: msgspec.json.Decoder[McpMessage] = msgspec.json.Decoder(McpMessage)
+_messages: msgspec.json.Decoder[McpMessage] = decoder(McpMessage)
 
 
 def read_message(body: bytes) -> McpMessage:

@@ -11,6 +11,7 @@ from threadcast.compat.foreign_ids import read_call_id
 from threadcast.compat.oneshot_bodies import OneShotRequest
 from threadcast_protocol.wire.bodies import decode_body
 from threadcast_protocol.wire.commands import DeclaredTool
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.ids import Name
 from threadcast_protocol.wire.messages import JsonObject
@@ -173,7 +174,7 @@ def read_completions(body: bytes) -> Wish:
     Raises:
         BadRequest: the body is not a request of OpenAI's API, or asks for something that this server does not do.
     """
-    asked = decode_body(msgspec.json.Decoder(CompletionsRequest), body)
+    asked = decode_body(decoder(CompletionsRequest), body)
     for key, accepted in _ACCEPTED.items():
         value = getattr(asked, key)
         if value is not None and not any(type(value) is type(each) and value == each for each in accepted):

@@ -14,6 +14,7 @@ from threadcast.compat.foreign_ids import read_call_id
 from threadcast.compat.responses.response_stream import APPROVAL_PREFIX
 from threadcast_protocol.wire.bodies import decode_body
 from threadcast_protocol.wire.commands import Decision, DeclaredTool
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -103,8 +104,8 @@ class Given(NamedTuple):
     answers: Answers
 
 
-_responses: msgspec.json.Decoder[ResponseRequest] = msgspec.json.Decoder(ResponseRequest)
-_conversations: msgspec.json.Decoder[ConversationRequest] = msgspec.json.Decoder(ConversationRequest)
+_responses: msgspec.json.Decoder[ResponseRequest] = decoder(ResponseRequest)
+_conversations: msgspec.json.Decoder[ConversationRequest] = decoder(ConversationRequest)
 
 _SKIPPED = frozenset({"reasoning", "mcp_approval_request", "mcp_call", "mcp_list_tools"})
 """Types of items that are skipped, because clients only send them back and the chat already has them."""

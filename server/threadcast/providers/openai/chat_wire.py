@@ -23,6 +23,7 @@ from threadcast.providers.tolerant import Count
 from threadcast.providers.unchanged import Encoded
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.bodies import read_object
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.messages import (
     FilePart,
     ImagePart,
@@ -315,7 +316,7 @@ def object_text(arguments: str) -> str:
     if found is None:
         return msgspec.json.encode({"invalid_json": arguments}).decode()
     try:
-        msgspec.json.decode(arguments)
+        decode_any(arguments)
     except msgspec.DecodeError:
         return msgspec.json.encode(found).decode()  # repaired, because a strict server would refuse the original
     return arguments
