@@ -34,6 +34,9 @@ __all__ = ["export_of", "measure"]
 ALONE_MAX_MS = 50.0
 """The limit for joining a chat of 1,000 messages."""
 
+HERD_MAX_RATIO = 1.5
+"""The limit for the CPU time of many joins at once, as a multiple of Starlette's for as many bytes."""
+
 HERDS = {10: 500, 1_000: 500, 10_000: 50}
 """Maps the length of the chat to the number of readers that join at once. The longest chat has fewer joins, so that the
 number of bytes equals that of the chat of 1,000 messages: 500 joins would be 2.6 GB, take a minute each time, and
@@ -128,7 +131,13 @@ def _joins(url: str, pid: int, plain_url: str, plain_pid: int, chat_id: str, len
         *_both(f"{key}_resumed", f"{of}, resumed by position", resumed),
         ratio(f"{key}_share", f"{of}: CPU of {count} at once / of as many alone", _cpu(herd), _cpu(warm, count)),
         ratio(f"{key}_plain", f"{of}: CPU alone, warm / Starlette's of as many bytes", _cpu(warm), _cpu(plain)),
-        ratio(f"{key}_plain_herd", f"{of}: CPU of {count} at once / Starlette's", _cpu(herd), _cpu(plain_herd)),
+        ratio(
+            f"{key}_plain_herd",
+            f"{of}: CPU of {count} at once / Starlette's",
+            _cpu(herd),
+            _cpu(plain_herd),
+            bar=HERD_MAX_RATIO,
+        ),
     ]
 
 
