@@ -4,6 +4,7 @@
 import importlib
 import pkgutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -41,3 +42,26 @@ def holds_any(kind: object) -> bool:
 def test_every_decoder_of_values_of_any_type_reads_numbers_in_bounded_time() -> None:
     slow = [name for name, each in decoders() if each.float_hook is None and holds_any(each.type)]
     assert slow == []
+
+
+DECODED_WHOLE = {
+    "actor/intake.py": "a principal of our own",
+    "agents/acp/children.py": "a file of our own",
+    "agents/langgraph/saver.py": "values that LangGraph's serializer has written",
+    "api/inlining.py": "one field of an event",
+    "compat/mcp/asking.py": "a state of our own, whose numbers have types",
+    "providers/listed.py": "a list of models, whose entries are bounded, in a thread",
+    "settings/shape.py": "a variable of the operator's environment",
+}
+"""The files of the server that may call `msgspec.json.decode`, which reads every number by msgspec's own way, and what
+they decode. The console decodes in the user's own process."""
+
+
+def test_texts_of_strangers_are_not_decoded_past_these_decoders() -> None:
+    rooms = Path(threadcast.__file__).parent
+    found = {
+        str(path.relative_to(rooms))
+        for path in rooms.rglob("*.py")
+        if "msgspec.json.decode(" in path.read_text("utf-8") and "console" not in path.parts
+    }
+    assert found == DECODED_WHOLE.keys()

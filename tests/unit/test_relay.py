@@ -1,6 +1,7 @@
 """Relay and hub: every reader ends with the state of the log, even if messages are lost or repeated and entries are
 rolled back or deleted."""
 
+import time
 from contextlib import AsyncExitStack
 
 import anyio
@@ -17,7 +18,7 @@ from threadcast.fanout.hub import Hub
 from threadcast.fanout.relay import AT_ONCE_READERS, OWNER_SECONDS
 from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS
 from threadcast.store.ports import AppendRequest, PostRequest
-from threadcast_protocol.wire.errors import Unavailable
+from threadcast_protocol.wire.errors import NotFound, Unavailable
 from threadcast_protocol.wire.events import MessageAdded, ThreadUpdated
 from threadcast_protocol.wire.ids import EntryId, Head, Position
 from threadcast_protocol.wire.messages import Message
@@ -51,16 +52,42 @@ async def test_an_open_relay_answers_for_the_store_that_a_chat_is_the_callers_ow
             await stands(socket, writer)
             assert not await asks(hub)
             assert await asks(hub, "eve", is_hidden=True), "as for an unknown chat, so that its time tells nothing"
-            socket.relay.changed_at -= OWNER_SECONDS
-            socket.relay.checked_at -= OWNER_SECONDS
-            assert await asks(hub), "another process may have deleted the chat meanwhile"
-            hub.found(CHAT)
+            socket.relay.seen_at -= OWNER_SECONDS
+            socket.relay.checked_at = time.monotonic()
+            assert await asks(hub), "another process may have deleted the chat, and a check may have found that out"
+            hub.found(CHAT, time.monotonic())
             assert not await asks(hub), "the answer to one reader serves the next"
             hub.deleted()
             assert await asks(hub), "this process has deleted a chat since"
             await writer.commit(title("b"))
             await is_right(harness, socket, writer)
             assert not await asks(hub), "an entry shows that the chat exists"
+
+
+async def test_a_reader_that_joins_while_its_chat_is_deleted_is_told(harness: Harness) -> None:
+    writer = await harness.writer()
+    await writer.commit(titles("a", "b"))
+    async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as socket:
+        await stands(socket, writer)
+        stream_position = socket.stream_position
+        socket.relay._frames.forget()
+        held = harness.store.hold("read_log")
+        late = Socket()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(late.serve, hub, harness.metrics, stream_position._replace(position=1), "local")
+            await held.entered()
+            assert await harness.store.delete(CHAT, "local", "n")
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while socket.ended is None:
+                    await anyio.lowlevel.checkpoint()
+            held.let_go()
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while late.ended is None:
+                    await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
+        assert (socket.ended, late.ended) == ("not_found", "not_found")
+        with pytest.raises(NotFound):
+            await hub.is_hidden(CHAT, "local")
 
 
 # what is heard

@@ -171,6 +171,7 @@ async def delete_own_chat(request: Request) -> Response:
         raise NotFound("no such chat")
     if meta.deleted:  # deleted by a request that may have been interrupted
         await delete_children(edge.store, chat_id, meta.owner)
+        edge.hub.deleted()
         raise NotFound("no such chat")
     if parent := meta.parent or await parent_of_new(edge.store, chat_id):
         await lay_down_internal(edge, meta.owner, parent, deleted(chat_id))

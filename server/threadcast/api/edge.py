@@ -1,5 +1,6 @@
 """The dependencies of all endpoints, such as store, hub and limits, and functions that read requests."""
 
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -142,8 +143,7 @@ class Edge:
 
     async def delete(self, chat_id: str, owner: str) -> bool:
         """Delete a chat and the chats that its tools began (`delete_family`), and let requests to this process know at
-        once. Returns False when the chat is unknown or
-        belongs to another user. Raises Unavailable."""
+        once. Returns False when the chat is unknown or belongs to another user. Raises Unavailable."""
         try:
             return await delete_family(self.store, chat_id, owner)
         finally:
@@ -158,12 +158,13 @@ class Edge:
         """
         if self.hub.is_lately_own(chat_id, principal.id):
             return False
+        asked_at = time.monotonic()
         try:
             meta = await self.own_or_new(chat_id, principal)
         except IdTaken:
             return True
         if meta is not None:
-            self.hub.found(chat_id)
+            self.hub.found(chat_id, asked_at)
         return False
 
 

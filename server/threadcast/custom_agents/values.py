@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.mending import mended_json
 
 __all__ = ["decoded", "encoded", "return_type"]
@@ -32,7 +33,7 @@ def decoded(text: str, wanted: Any) -> Any:  # Any: a type hint, and a value of 
     Raises:
         msgspec.ValidationError: the text does not fit the type, for instance after a change of the code.
     """
-    return msgspec.json.decode(text, type=wanted, dec_hook=_of_type)
+    return decoder(wanted, dec_hook=_of_type).decode(text)
 
 
 _return_types: WeakKeyDictionary[Callable[..., Any], Any] = WeakKeyDictionary()

@@ -25,7 +25,7 @@ from threadcast.fanout.shared import Followers
 from threadcast.fanout.subscriber import Subscriber
 from threadcast.settings.limits import DEFAULT_LIMITS, Limits
 from threadcast.store.ports import Facts, Index, Log, PubSub, absent_id_of
-from threadcast_protocol.wire.errors import Failed, Unavailable
+from threadcast_protocol.wire.errors import Failed, NotFound, Unavailable
 
 __all__ = ["Hub"]
 
@@ -117,21 +117,28 @@ class Hub:
         here = self._relays.open.get(chat_id)
         return here is not None and here.follower.owner_lately(self._deleted_at) == principal_id
 
-    def found(self, chat_id: str) -> None:
-        """Record that the store has just been asked for the chat, and has it."""
+    def found(self, chat_id: str, asked_at: float) -> None:
+        """Record that the store was asked for the chat at the time `asked_at` of `time.monotonic`, and had it."""
         here = self._relays.open.get(chat_id)
         if here is not None:
-            here.follower.found_at = time.monotonic()
+            here.follower.seen_at = max(here.follower.seen_at, asked_at)
 
     def deleted(self) -> None:
         """Record that this process has deleted a chat: whoever deletes a chat here and then joins it is refused."""
         self._deleted_at = time.monotonic()
 
     async def is_hidden(self, chat_id: str, principal_id: str) -> bool:
-        """Return whether the id belongs to another principal's chat. Raises Unavailable."""
+        """Return whether the id belongs to another principal's chat.
+
+        Raises:
+            NotFound: the principal has deleted the chat.
+            Unavailable: the store does not answer.
+        """
         if self.is_lately_own(chat_id, principal_id):
             return False
         meta = await self._store.meta(chat_id)
+        if meta is not None and meta.owner == principal_id and meta.deleted:
+            raise NotFound("no such chat")
         return meta is not None and meta.owner != principal_id
 
     def relay(self, chat_id: str, *, is_hidden: bool = False) -> AbstractAsyncContextManager[Relay]:
@@ -191,7 +198,9 @@ class Hub:
             async with anyio.create_task_group() as tasks:
                 for (relay, head_then), head in zip(asked, heads, strict=True):
                     relay.checked_at = now
-                    if head != head_then:
+                    if head == head_then:
+                        relay.seen_at = max(relay.seen_at, now) if head else relay.seen_at
+                    else:
                         tasks.start_soon(self._check, relay, head_then)
         except Unavailable:
             return  # the relays notice the outage themselves; the next check follows when the store answers again

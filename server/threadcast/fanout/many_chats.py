@@ -22,7 +22,7 @@ from threadcast.fanout.hub import Hub
 from threadcast.fanout.subscriber import Subscriber
 from threadcast.store.ports import Facts, PubSub
 from threadcast_protocol.framing.stream_ids import CHATS_MAX, parse_stream_ids, stream_id_word, tag_of
-from threadcast_protocol.wire.errors import Failed, RateLimited
+from threadcast_protocol.wire.errors import Failed, NotFound, RateLimited
 from threadcast_protocol.wire.ids import Position
 from threadcast_protocol.wire.transient import ChatRemoved, frame_of
 
@@ -203,11 +203,12 @@ class ManyChats:
                     stack.callback(partial(relay.leave, subscriber))
                     await relay.join(subscriber, stream_position)
                     await subscriber.left.wait()
-            except Failed:
+            except (Failed, NotFound) as wrong:
                 if self._chats.get(chat_id) is not watch:
                     return
                 self._connection.stream_id_words.pop(chat_id, None)
-                self._connection.write(frame_of(chat_id, ChatRemoved("unavailable")))
+                reason = "not_found" if isinstance(wrong, NotFound) else "unavailable"
+                self._connection.write(frame_of(chat_id, ChatRemoved(reason)))
         if self._chats.get(chat_id) is watch:
             del self._chats[chat_id]
             self._admission.change(len(self._chats))

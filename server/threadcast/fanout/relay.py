@@ -90,8 +90,9 @@ class Relay:
         """Readers that see an unknown chat, because the chat of this id belongs to another principal."""
         self.changed_at = time.monotonic()
         self.checked_at = time.monotonic()
-        self.found_at = -math.inf
-        """When a reader's request last found the chat in the store."""
+        self.seen_at = -math.inf
+        """The last time at which the chat certainly existed: the time of an entry that continued the log, of a read of
+        the chat's record, or of a position check that found the same head."""
         self.wake: Callable[[], None] = _not_woken
         self._following: AbstractAsyncContextManager[Messages[LogMessage]] | None = None
         self._messages: Messages[LogMessage] | None = None
@@ -114,10 +115,9 @@ class Relay:
         return self._state.is_at_rest
 
     def owner_lately(self, since: float) -> str | None:
-        """Return the chat's owner, if this relay has seen within `OWNER_SECONDS`, and after `since`, that the chat
-        exists: by an entry, a position check or `found_at`. Otherwise returns None."""
-        seen_at = max(self.changed_at, self.checked_at, self.found_at)
-        return self._owner if seen_at > max(since, time.monotonic() - OWNER_SECONDS) else None
+        """Return the chat's owner, if this relay has seen the chat exist within `OWNER_SECONDS`, and after `since`.
+        Otherwise returns None."""
+        return self._owner if self.seen_at > max(since, time.monotonic() - OWNER_SECONDS) else None
 
     async def run(self) -> bool:
         """Handle the log messages of the chat. Returns True when no message is left, and False when the chat cannot be
@@ -187,11 +187,15 @@ class Relay:
         """Begin to serve a subscriber. The subscriber gets the frames after `stream_position` if all of them are still
         available, and otherwise a snapshot."""
         missed: Sequence[Frame] | None = None
+        owner = self._owner
         if stream_position is not None:
             with anyio.move_on_after(LOAD_SECONDS):  # concurrent resuming readers share one read of the log
                 missed = await self._frames.after(stream_position)
         if self.trouble is not None:  # the relay failed while this reader joined
             subscriber.end(self.trouble)
+            return
+        if self._owner is None and owner is not None:  # the chat was deleted while this reader joined
+            subscriber.end("not_found")
             return
         if self._owner not in (None, subscriber.principal_id):  # another principal has just created the chat
             self._hide(subscriber)
@@ -307,7 +311,7 @@ class Relay:
         """Fold an entry, encode its events once and write them to all readers. Raises Gap, NewerVersion."""
         self._state, events = fold_checked(self._state, entry, with_facts=False)
         self._snapshot = None
-        self.changed_at = time.monotonic()
+        self.changed_at = self.seen_at = time.monotonic()
         if not events:
             return
         if BranchSelected in map(type, events):
@@ -346,8 +350,10 @@ class Relay:
         exists."""
         if self._owner is not None:
             return
+        asked_at = time.monotonic()
         meta = await self._store.meta(self.stored_as)
         self._owner = None if meta is None or meta.deleted else meta.owner
+        self.seen_at = asked_at
         if meta is None:  # no chat yet, or an expired chat: its owner is read again later
             return
         for subscriber in list(self.subscribers):

@@ -85,8 +85,9 @@ class Subscriber:
 
     def resync(self, reason: str) -> None:
         """Begin again with a snapshot, because the reader's state cannot be continued."""
-        self.connection.metrics.resyncs.labels(reason).inc()
-        self.start_with_snapshot()
+        if not self._has_left:
+            self.connection.metrics.resyncs.labels(reason).inc()
+            self.start_with_snapshot()
 
     def write(self, data: bytes) -> None:
         """Write encoded blocks of the log without waiting."""

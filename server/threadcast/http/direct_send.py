@@ -84,7 +84,7 @@ class DirectSend:
         """Send the head, unless it was sent with a block."""
         if self._head and not self._is_over():
             self._transport.write(self._head)
-        self._head = b""
+            self._head = b""
 
     def _is_over(self) -> bool:
         """Whether the descriptor may belong to another file now, or the connection to another answer."""

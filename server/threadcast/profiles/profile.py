@@ -34,6 +34,7 @@ from threadcast.tools.client import ClientTool
 from threadcast.tools.payloads import GET_PAYLOAD
 from threadcast.tools.traits import Binding
 from threadcast_protocol.wire.commands import DeclaredTool
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.messages import JsonObject
 from threadcast_protocol.wire.tool_names import covers, mcp_server_of
 
@@ -343,7 +344,7 @@ class Profiles:
         run = state.private.run
         if run is None or run.agent is None or not run.agent.tools:
             return []
-        specs = (msgspec.json.decode(text, type=DeclaredAgentTool) for text in run.agent.tools.values())
+        specs = (decoder(DeclaredAgentTool).decode(text) for text in run.agent.tools.values())
         operated = (self._operated(AgentTool.declared(spec)) for spec in specs)
         return [tool for tool in operated if tool is not None]
 

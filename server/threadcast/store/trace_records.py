@@ -11,10 +11,12 @@ import msgspec
 
 from threadcast.store.compression import FIRST_BYTES, decompressed, decompressed_size
 from threadcast.store.packing import Packed
-from threadcast_protocol.wire.decoders import decode_any
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["RECORD_MAX_BYTES", "RECORD_TEXT_MAX_BYTES", "combined", "compose", "decompose"]
+
+_records: msgspec.json.Decoder[JsonObject] = decoder(JsonObject)
 
 RECORD_MAX_BYTES = 64 * 1_024
 """Maximum bytes of a packed record. A record of this size contains about 250 kB of JSON, which is a request that fills
@@ -42,7 +44,7 @@ def decompose(data: bytes) -> list[JsonObject]:
     """
     try:
         lines = _read(data).text().split(b"\n")  # JSON has no raw line breaks
-        return [decode_any(line) for line in lines]
+        return [_records.decode(line) for line in lines]
     except (ValueError, msgspec.DecodeError, RecursionError) as wrong:
         raise ValueError(f"a stored trace cannot be read: {wrong}") from None
 

@@ -8,7 +8,6 @@ function, the function is suspended. The log then records the event that each br
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import msgspec
 from msgspec.structs import replace
 
 from threadcast.agent_loop.calls.bindings import arguments_of
@@ -35,6 +34,7 @@ from threadcast.chat.runtime import say_runtime
 from threadcast.chat.subchats import RUNNING_MAX
 from threadcast.profiles.profile import ChatTools
 from threadcast.providers.base import AGENTS
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.events import PauseCleared, PauseReason, Question
 from threadcast_protocol.wire.mending import mend_text
 from threadcast_protocol.wire.messages import JsonObject
@@ -145,7 +145,7 @@ def _questions(state: OwnerState, run: Run, waits: Iterable[Wait], table: ChatTo
         if wait.ref in calls:
             reasons.append(question_about(state, run, calls[wait.ref], table))
         elif run.agent is not None:
-            asked = msgspec.json.decode(run.agent.journal[wait.key].value or "null", type=Question)
+            asked = decoder(Question).decode(run.agent.journal[wait.key].value or "null")
             reasons.append(question_reason(state.chat_id, run.run_id, wait.ref, asked))
     return [reason for reason in reasons if reason is not None]
 

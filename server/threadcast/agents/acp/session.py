@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
-import msgspec
 from acp.meta import PROTOCOL_VERSION
 from acp.schema import (
     AgentCapabilities,
@@ -48,6 +47,7 @@ from threadcast.agents.acp.editor import EDITOR_CALLS_MAX, EditorCall, EditorFil
 from threadcast.agents.acp.prompts import Block
 from threadcast.agents.acp.terminals import Terminals
 from threadcast.agents.acp.workspace import Workspace
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.messages import JsonObject
 
@@ -377,5 +377,5 @@ class Session:
 
 
 def _json(model: BaseModel) -> JsonObject:
-    found: JsonObject = msgspec.json.decode(model.model_dump_json(by_alias=True, exclude_none=True))
+    found: JsonObject = decode_any(model.model_dump_json(by_alias=True, exclude_none=True))
     return found

@@ -11,6 +11,7 @@ import msgspec
 
 from threadcast.custom_agents.pieces import KEEP_MAX_BYTES, Keep
 from threadcast.custom_agents.rounds import RoundMessage
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.messages import AudioPart, FilePart, ImagePart, JsonObject, Part, TextPart, text_of
 
 __all__ = ["Conversation", "Kept", "conversation_of", "keep_of", "tool_message"]
@@ -84,7 +85,7 @@ def tool_message(message_id: str, call_id: str, text: str) -> JsonObject:
 
 def _kept(message: RoundMessage) -> Kept | None:
     try:
-        return msgspec.json.decode(message.keep, type=Kept) if message.keep else None
+        return decoder(Kept).decode(message.keep) if message.keep else None
     except msgspec.DecodeError:  # another version of this code wrote this state
         return None
 

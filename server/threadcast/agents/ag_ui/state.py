@@ -5,6 +5,7 @@ from typing import Any
 import jsonpatch
 import msgspec
 
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.messages import JsonObject
 
 __all__ = ["COPIES_MAX", "OPERATIONS_MAX", "STATE_MAX_BYTES", "changed", "checked"]
@@ -38,7 +39,7 @@ def changed(state: Any, patch: list[JsonObject]) -> Any:  # Any: JSON
     if sum(operation.get("op") == "copy" for operation in patch) > COPIES_MAX:
         raise ValueError(f"a change of the state copies more than {COPIES_MAX} times")
     # The state is copied once and changed in place, because jsonpatch's own copy for each operation takes 20 ms.
-    state = msgspec.json.decode(msgspec.json.encode(state))
+    state = decode_any(msgspec.json.encode(state))
     for operation in patch:
         try:
             state = jsonpatch.apply_patch(state, [operation], in_place=True)

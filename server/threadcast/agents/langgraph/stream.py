@@ -18,6 +18,7 @@ from threadcast.agents.langgraph.history import pieces_in, usage_of
 from threadcast.custom_agents.pieces import DATA_MAX_BYTES, Call, Data
 from threadcast.custom_agents.seam import Recorded, Seam, ShownCall
 from threadcast.tools.base import ToolResult
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.errors import ModelFailed
 from threadcast_protocol.wire.mending import mended_json
 
@@ -174,7 +175,7 @@ class GraphStream:
     async def _emit(self, told: Any) -> None:  # Any: what a node writes
         """Send what a node has written to clients."""
         try:
-            data = msgspec.json.decode(mended_json(told if isinstance(told, dict) else {"value": told}))
+            data = decode_any(mended_json(told if isinstance(told, dict) else {"value": told}))
         except (TypeError, ValueError):
             data = {"value": str(told)}
         if len(msgspec.json.encode(data)) <= DATA_MAX_BYTES:

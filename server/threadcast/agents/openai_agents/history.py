@@ -11,6 +11,7 @@ import msgspec
 
 from threadcast.custom_agents.pieces import KEEP_MAX_BYTES, Keep
 from threadcast.custom_agents.rounds import RoundMessage
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.messages import FilePart, ImagePart, JsonObject, Message, TextPart, text_of
 
 __all__ = ["NOT_CARRIED_OUT", "Kept", "input_of", "keep_of"]
@@ -71,7 +72,7 @@ def _kept(message: RoundMessage) -> Kept | None:
     """Return the kept state of a message; None if nothing is kept, or if another version of this code wrote the
     state."""
     try:
-        return msgspec.json.decode(message.keep, type=Kept) if message.keep else None
+        return decoder(Kept).decode(message.keep) if message.keep else None
     except msgspec.DecodeError:
         return None
 

@@ -32,6 +32,7 @@ from threadcast.agents.pydantic_ai.responses import decoded, encoded
 from threadcast.custom_agents.pieces import KEEP_MAX_BYTES, Keep
 from threadcast.custom_agents.rounds import RoundMessage
 from threadcast_protocol.wire import messages as wire
+from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.messages import text_of
 
 __all__ = ["NOT_CARRIED_OUT", "OUTPUT_TAKEN", "history_of", "keep_of"]
@@ -112,7 +113,7 @@ def _kept(message: RoundMessage) -> tuple[Kept | None, list[ModelMessage]]:
     """Return the state and the messages of pydantic-ai that `message` keeps. Returns (None, []) if the message keeps
     nothing, or if another version of this code wrote the state."""
     try:
-        kept = msgspec.json.decode(message.keep, type=Kept) if message.keep else None
+        kept = decoder(Kept).decode(message.keep) if message.keep else None
         return kept, decoded(kept.messages) if kept is not None else []
     except (msgspec.DecodeError, ValidationError):
         return None, []

@@ -40,6 +40,7 @@ from threadcast.providers.base import (
 )
 from threadcast.providers.demo.scripted import Scripted, usage_of
 from threadcast.providers.demo.text import words_of
+from threadcast_protocol.wire.decoders import decode_any
 from threadcast_protocol.wire.errors import ModelFailed, explain
 from threadcast_protocol.wire.messages import JsonObject, Message, text_of
 
@@ -201,7 +202,7 @@ def _filled_all(value: object, values: Mapping[str, str]) -> object:
 def _at(text: str, path: list[str]) -> str:
     """Return the value at `path` of a JSON text; "" when the text has no such value."""
     try:
-        value = msgspec.json.decode(text)
+        value = decode_any(text)
         for step in path:
             value = value[int(step)] if isinstance(value, list) else value[step]
     except (msgspec.DecodeError, LookupError, TypeError, ValueError):
