@@ -70,9 +70,9 @@ async def test_without_beats_for_most_of_a_lease_a_tool_that_must_not_run_twice_
 ) -> None:
     tool = GatedTool(retry=retry)
     harness = Harness(tool)
-    timings = LeaseTimings(
-        lease_seconds=0.5, beat_seconds=0.02, sweep_seconds=0.02
-    )  # 0.35 s without a beat: self-fenced
+    # After 0.7 of a lease without a beat, a worker fences itself. With beats the lease is longer, since a busy machine
+    # may delay them for half a second; the 30 or 100 beats of 0.02 s last longer than 0.7 of the lease.
+    timings = LeaseTimings(lease_seconds=2.0 if has_beats else 0.5, beat_seconds=0.02, sweep_seconds=0.02)
     async with harness.watching() as watcher, harness.hosting("w1", timings):
         await harness.post(call())
         await tool.entered()
@@ -81,7 +81,7 @@ async def test_without_beats_for_most_of_a_lease_a_tool_that_must_not_run_twice_
         if outcome == "outcome_unknown":
             await watcher.at_rest(1, DEADLINE_SECONDS)
         else:
-            await harness.store.called("beat", harness.store.calls["beat"] + 30)
+            await harness.store.called("beat", harness.store.calls["beat"] + (100 if has_beats else 30))
             tool.go_on.set()
             await watcher.at_rest(1, DEADLINE_SECONDS)
     statuses = [frame["status"] for frame in watcher.frames if frame["type"] == "tool_status"]
