@@ -58,6 +58,8 @@ def check_command(command: Command) -> None:
             read_patch(command.params)
         case RetryFromIndex():
             read_content(command.content, command.attachments)
+        case UpdateMessage(content=None, attachments=None):
+            raise BadRequest("an edit has content, attachments or both", path="/content")
         case UpdateMessage() | EditQueued() if command.content is not None or command.attachments:
             read_content([] if command.content is None else command.content, command.attachments or [])
         case SetParams():
