@@ -63,6 +63,7 @@ async def answered(method: str = "GET", first: bytes = b"") -> AsyncIterator[tup
         start = {"type": "http.response.start", "status": 200, "headers": []}
         large = await scope["extensions"][BEGIN_DIRECT](send, start)
         if large is not None and first:
+            assert not select.select([reader], [], [], 0)[0], "the head was sent without the block"
             assert large.put(first)
         answers.append(Answer(scope, receive, send, large))
         begun.set()

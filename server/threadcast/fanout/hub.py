@@ -124,7 +124,8 @@ class Hub:
             here.follower.seen_at = max(here.follower.seen_at, asked_at)
 
     def deleted(self) -> None:
-        """Record that this process has deleted a chat: whoever deletes a chat here and then joins it is refused."""
+        """Record that this process has deleted a chat. The next join of each chat then asks the store, so that joins of
+        the deleted chat are refused at once."""
         self._deleted_at = time.monotonic()
 
     async def is_hidden(self, chat_id: str, principal_id: str) -> bool:
@@ -199,7 +200,8 @@ class Hub:
                 for (relay, head_then), head in zip(asked, heads, strict=True):
                     relay.checked_at = now
                     if head == head_then:
-                        relay.seen_at = max(relay.seen_at, now) if head else relay.seen_at
+                        if head:
+                            relay.seen_at = max(relay.seen_at, now)
                     else:
                         tasks.start_soon(self._check, relay, head_then)
         except Unavailable:
