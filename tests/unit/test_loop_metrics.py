@@ -2,10 +2,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
-from threadcast.base.loop_metrics import LoopCounter, LoopHistogram
+from threadcast.base.loop_metrics import LoopCounter, LoopGauge, LoopHistogram
 
 BUCKETS = (0.001, 0.5, 1.0)
 
@@ -26,4 +26,19 @@ def test_a_scrape_shows_what_prometheus_would_show(values: list[float]) -> None:
         their_count.inc()
         histogram.observe(value)
         their_histogram.observe(value)
+    assert lines(ours) == lines(theirs)
+
+
+@given(st.lists(st.sampled_from([("a", "200"), ("a", "404"), ('b"\n', "200")])), st.lists(st.booleans()))
+def test_labels_and_gauges_read_like_those_of_prometheus(values: list[tuple[str, str]], changes: list[bool]) -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    count, gauge = LoopCounter("a", "Counts", ours, ("route", "status")), LoopGauge("b", "Open", ours)
+    their_count = Counter("a", "Counts", ("route", "status"), registry=theirs)
+    their_gauge = Gauge("b", "Open", registry=theirs)
+    for pair in values:
+        count.inc(*pair)
+        their_count.labels(*pair).inc()
+    for is_opened in changes:
+        for each in (gauge, their_gauge):
+            each.inc() if is_opened else each.dec()
     assert lines(ours) == lines(theirs)

@@ -10,13 +10,14 @@ from typing import TypeAlias
 
 import structlog
 from msgspec.structs import replace
-from prometheus_client import Counter
-from starlette.requests import ClientDisconnect
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from threadcast.api.refused_tokens import RefusedTokens
 from threadcast.base.boundary import pass_on
+from threadcast.base.loop_metrics import LoopCounter
 from threadcast.fanout.admissions import OpenedTooFast
 from threadcast.fanout.relay import NEWER_VERSION
 from threadcast.http.readiness import Readiness
@@ -144,13 +145,19 @@ class ErrorBoundary:
     9112 §9.6)."""
 
     def __init__(
-        self, app: ASGIApp, requests: Counter, readiness: Readiness, refused_tokens: RefusedTokens | None = None
+        self,
+        app: ASGIApp,
+        requests: LoopCounter,
+        readiness: Readiness,
+        refused_tokens: RefusedTokens | None = None,
+        no_route: Callable[[Request, HTTPException], Response] | None = None,
     ) -> None:
-        """`refused_tokens` delays and logs the answers with status 401."""
+        """`refused_tokens` delays and logs the answers with status 401. `no_route` returns the answer to a request
+        for which the router found no endpoint."""
         self._app = app
+        self._no_route = no_route
         self._refused_tokens = refused_tokens or RefusedTokens()
         self._requests = requests
-        self._counters: dict[tuple[str, int], Counter] = {}  # of `requests`, whose own look-up takes two locks
         self._readiness = readiness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -161,11 +168,7 @@ class ErrorBoundary:
         def started(status: int) -> None:
             nonlocal has_started
             has_started = True
-            key = (_route_of(scope), status)
-            counter = self._counters.get(key)
-            if counter is None:
-                counter = self._counters[key] = self._requests.labels(*key)
-            counter.inc()
+            self._requests.inc(_route_of(scope), str(status))
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -186,6 +189,10 @@ class ErrorBoundary:
             await error_response(Unavailable("this server is being stopped; ask again"))(scope, receive, watched)
         except ClientDisconnect:  # the client disconnected while it sent the body: no answer, no failure
             _log.info("request.left", path=scope.get("path"))
+        except HTTPException as wrong:  # Starlette's router and its classes for files raise it
+            if has_started or self._no_route is None:
+                raise
+            await self._no_route(Request(scope), wrong)(scope, receive, watched)
         except BaseException as wrong:  # the boundary of a request: every exception is answered
             pass_on(wrong)
             error = _ours(wrong)

@@ -60,17 +60,18 @@ async def _run(
 ) -> AsyncGenerator[None]:
     """Run the whole stream; yields once, when the answer has begun."""
     with edge.hub.admitted(principal.id):
-        async with edge.feeds.feed(principal.id) as feed, opened(edge, principal, scope, send) as connection:
-            reader = ViewReader(view_of(feed))
-            reader.subscriber = Subscriber(connection, reader, "", is_one_of_many=False)
-            feed.readers.add(reader)
-            del scope, send  # frees the request, and the wrappers of middleware around `send`
-            try:
-                yield
-                reader.subscriber.start_with_snapshot()
-                await goodbye(receive)
-            finally:
-                feed.readers.discard(reader)
+        async with edge.feeds.feed(principal.id) as feed:
+            with await opened(edge, principal, scope, send) as connection:
+                reader = ViewReader(view_of(feed))
+                reader.subscriber = Subscriber(connection, reader, "", is_one_of_many=False)
+                feed.readers.add(reader)
+                del scope, send  # frees the request, and the wrappers of middleware around `send`
+                try:
+                    yield
+                    reader.subscriber.start_with_snapshot()
+                    await goodbye(receive)
+                finally:
+                    feed.readers.discard(reader)
 
 
 def sse_block(body: object) -> bytes:

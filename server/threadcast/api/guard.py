@@ -38,7 +38,7 @@ _PROXIED = frozenset(
 not send them."""
 
 
-_ONCE = frozenset({b"authorization", b"origin", b"sec-fetch-site", PRINCIPAL_HEADER.encode("ascii")})
+_ONCE = frozenset({b"authorization", b"host", b"origin", b"sec-fetch-site", PRINCIPAL_HEADER})
 """Headers that a request may have at most once."""
 
 
@@ -111,7 +111,7 @@ def _check_once(scope: Scope) -> None:
 def _check_local(scope: Scope, names: Set[bytes]) -> None:
     """Raise BadRequest if the request names no host, and Forbidden if the host is not loopback or the request came
     through a proxy. `names` are the names of its headers."""
-    host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+    host: str = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
     if not host:
         raise BadRequest("the request has no Host header (RFC 9112 §3.2)")
     if not is_loopback(_name_of(host)):

@@ -7,26 +7,51 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-__all__ = ["LoopCounter", "LoopHistogram"]
+__all__ = ["LoopCounter", "LoopGauge", "LoopHistogram"]
 
 
 class LoopCounter(Collector):
-    """Counts what has happened; `name` is the full name, without `_total`."""
+    """Counts what has happened; `name` is the full name, without `_total`. Each combination of values of the `labels`
+    is counted for itself."""
+
+    def __init__(self, name: str, meaning: str, registry: CollectorRegistry, labels: Sequence[str] = ()) -> None:
+        self._name = name
+        self._meaning = meaning
+        self._labels = labels
+        self._counts: dict[tuple[str, ...], int] = {} if labels else {(): 0}
+        registry.register(self)
+
+    def inc(self, *values: str) -> None:
+        """Add one. `values` are the values of the labels, in their order."""
+        self._counts[values] = self._counts.get(values, 0) + 1
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        family = CounterMetricFamily(self._name, self._meaning, labels=self._labels)
+        for values, count in list(self._counts.items()):
+            family.add_metric(values, count)
+        yield family
+
+
+class LoopGauge(Collector):
+    """Counts what exists at present; `name` is the full name."""
 
     def __init__(self, name: str, meaning: str, registry: CollectorRegistry) -> None:
         self._name = name
         self._meaning = meaning
-        self.count = 0
+        self._count = 0
         registry.register(self)
 
     def inc(self) -> None:
-        self.count += 1
+        self._count += 1
 
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        yield CounterMetricFamily(self._name, self._meaning, value=self.count)
+    def dec(self) -> None:
+        self._count -= 1
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        yield GaugeMetricFamily(self._name, self._meaning, value=self._count)
 
 
 class LoopHistogram(Collector):

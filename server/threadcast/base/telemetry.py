@@ -18,7 +18,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from threadcast.base.loop_metrics import LoopCounter, LoopHistogram
+from threadcast.base.loop_metrics import LoopCounter, LoopGauge, LoopHistogram
 from threadcast.base.redaction import Redactor
 
 __all__ = ["METRICS_CONTENT_TYPE", "LogFormat", "LogLevel", "Metrics", "configure_logging", "mask_secrets"]
@@ -160,7 +160,9 @@ class Metrics:
         count, gauge, histogram = self._counter, self._gauge, self._histogram
 
         # The edge.
-        self.http_requests = count("http_requests_total", "HTTP requests answered", "route", "status")
+        self.http_requests = LoopCounter(
+            "threadcast_http_requests", "HTTP requests answered", self.registry, ("route", "status")
+        )
         self.connections_refused = count(
             "connections_refused_total", "Connections closed before their request was known", "reason"
         )
@@ -216,7 +218,7 @@ class Metrics:
         self.traces_dropped = count("traces_dropped_total", "Records of traces that were not stored", "reason")
 
         # The fan-out to readers.
-        self.subscribers_inflight = gauge("subscribers_inflight", "Open event streams")
+        self.subscribers_inflight = LoopGauge("threadcast_subscribers_inflight", "Open event streams", self.registry)
         self.append_to_send_seconds = LoopHistogram(
             "threadcast_append_to_send_seconds",
             "Seconds from the append of an entry, by the store's clock, to the readers' sockets",

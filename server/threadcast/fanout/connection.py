@@ -91,11 +91,17 @@ class ChatOnStream(Protocol):
         buffer, and the bytes to write afterwards."""
 
 
+class Cancels(Protocol):
+    """The method of a cancel scope that ends a stream."""
+
+    def cancel(self) -> object: ...
+
+
 class StreamTasks(Protocol):
     """The parts of a task group that a stream uses. Cancelling `cancel_scope` ends the stream."""
 
     @property
-    def cancel_scope(self) -> anyio.CancelScope: ...
+    def cancel_scope(self) -> Cancels: ...
 
     def start_soon(
         self, work: Callable[..., Coroutine[Any, Any, object]], *arguments: object

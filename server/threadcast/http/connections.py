@@ -266,8 +266,12 @@ class BoundedConnection(HttpToolsProtocol):
             self._check_head(self._limits.header_max_bytes + 1)
 
     def on_headers_complete(self) -> None:
-        self._check_head(len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers))
-        if [name for name, _ in self.headers].count(b"host") > 1:  # a proxy may have used the other (RFC 9112 §3.2)
+        head_bytes, hosts = len(self.url), 0
+        for name, value in self.headers:
+            head_bytes += len(name) + len(value) + 4
+            hosts += name == b"host"
+        self._check_head(head_bytes)
+        if hosts > 1:  # a proxy may have used the other one (RFC 9112 §3.2)
             self._stop(self._bounds.invalid)
         if len(self.pipeline) >= PIPELINED_MAX or (self._is_probe and self._running is not None):
             self._stop(self._bounds.too_many_requests)
