@@ -6,6 +6,7 @@ import gc
 import os
 import select
 import socket
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -21,7 +22,8 @@ from threadcast.http.admission import Connections
 from threadcast.http.direct_send import DirectSend
 from threadcast.http.extensions import ABORT, BEGIN_DIRECT
 from threadcast.http.server import serving
-from threadcast.http.sockets import listening
+from threadcast.http.sockets import SEND_BUFFER_BYTES, listening
+from threadcast.http.wide_buffers import WIDE_MAX_BYTES, WideBuffers
 from threadcast.settings.limits import Limits
 
 pytestmark = pytest.mark.anyio
@@ -53,9 +55,11 @@ class Answer:
 
 
 @asynccontextmanager
-async def answered(method: str = "GET", first: bytes = b"") -> AsyncIterator[tuple[Answer, socket.socket]]:
+async def answered(
+    method: str = "GET", first: bytes = b"", wide_buffers: WideBuffers | None = None
+) -> AsyncIterator[tuple[Answer, socket.socket]]:
     """Yield an answer that has begun, and its reader's socket. The block `first` is put in the same turn of the loop as
-    the head."""
+    the head. Without `wide_buffers`, all send buffers stay small."""
     answers: list[Answer] = []
     begun = anyio.Event()
 
@@ -70,8 +74,11 @@ async def answered(method: str = "GET", first: bytes = b"") -> AsyncIterator[tup
         await answers[0].is_done.wait()
 
     with listening("127.0.0.1", 0) as listener, socket.socket() as reader, anyio.fail_after(DEADLINE_SECONDS):
-        async with serving(listener, app, Connections(Limits(), 10, Metrics())):
-            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        connections = Connections(Limits(), 10, Metrics())
+        connections.wide_buffers = wide_buffers or WideBuffers(0)
+        async with serving(listener, app, connections):
+            # A tiny receive buffer makes the kernel cut blocks into tiny segments, which take more of a send buffer.
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536 if wide_buffers else 4_096)
             reader.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.sock_connect(reader, listener.getsockname())
@@ -273,3 +280,64 @@ async def test_a_snapshot_for_a_reader_that_has_left_goes_nowhere() -> None:
         assert answer.large.put_large([b"s" * 1_000_000])
         with anyio.fail_after(DEADLINE_SECONDS):
             await answer.large.drained()
+
+
+SNAPSHOT = b"s" * 300_000
+"""More than the small buffer takes, and less than a larger one where the system allows no more (net.core.wmem_max)."""
+
+ROOM_BYTES = 400_000
+"""Room for one snapshot, not for two."""
+
+
+def put_snapshot(answer: Answer, snapshot: bytes = SNAPSHOT) -> bool:
+    """Write a snapshot. Returns whether the kernel has taken it whole."""
+    assert answer.large is not None
+    answer.large.put_large([snapshot])
+    return answer.large.unsent() == 0
+
+
+def transport_of(answer: Answer) -> asyncio.Transport:
+    transport: asyncio.Transport = answer.scope["extensions"][ABORT].__self__
+    return transport
+
+
+def send_buffer_bytes(answer: Answer) -> int:
+    size: int = transport_of(answer).get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    return size
+
+
+async def test_the_kernel_takes_a_whole_snapshot_and_the_buffer_is_small_again_once_it_was_read() -> None:
+    async with answered(wide_buffers=WideBuffers(ROOM_BYTES)) as (answer, reader):
+        assert put_snapshot(answer)
+        assert answer.put(b"block")
+        assert send_buffer_bytes(answer) > len(SNAPSHOT), "its reader has read nothing yet"
+        await read_until(reader, b"block\r\n")
+        assert answer.put(b"next")
+        assert send_buffer_bytes(answer) == 2 * SEND_BUFFER_BYTES  # the kernel doubles it
+        await read_until(reader, b"next\r\n")
+        assert put_snapshot(answer), "a later snapshot gets a larger buffer, too"
+
+
+async def test_all_larger_buffers_share_one_room_and_who_has_read_or_left_makes_room() -> None:
+    room = WideBuffers(ROOM_BYTES)
+    async with answered(wide_buffers=room) as (first, reader), answered(wide_buffers=room) as (second, _):
+        assert put_snapshot(first)
+        assert not put_snapshot(second), "the other reader has not read its snapshot"
+        await read_until(reader, SNAPSHOT[-100:] + b"\r\n")
+        async with answered(wide_buffers=room) as (third, _):
+            assert put_snapshot(third), "it takes the room of the reader that has read all"
+            assert send_buffer_bytes(first) == 2 * SEND_BUFFER_BYTES
+            gone = weakref.ref(transport_of(third))
+        del third
+        gc.collect()
+        assert gone() is None, "nothing keeps a connection that has ended"
+        async with answered(wide_buffers=room) as (fourth, _):
+            assert put_snapshot(fourth), "the third reader has left"
+
+
+async def test_one_reader_gets_a_bounded_part_of_the_room() -> None:
+    async with answered(wide_buffers=WideBuffers()) as (answer, _):
+        put_snapshot(answer, b"s" * 3 * WIDE_MAX_BYTES)
+        assert send_buffer_bytes(answer) <= WIDE_MAX_BYTES
+        assert answer.large is not None
+        assert answer.large.unsent() > WIDE_MAX_BYTES

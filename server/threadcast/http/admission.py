@@ -15,6 +15,7 @@ import structlog
 from threadcast.base.telemetry import Metrics
 from threadcast.http.addresses import LOOPBACK, address_of, networks_of, unit_of
 from threadcast.http.newcomers import Newcomers
+from threadcast.http.wide_buffers import WideBuffers
 from threadcast.settings.limits import Limits
 from threadcast_protocol.framing.codec import encode
 
@@ -94,6 +95,7 @@ class Connections:
             retry_after_seconds=5,
         )
         self.newcomers = Newcomers()
+        self.wide_buffers = WideBuffers()
         self.lingering: dict[_Dropped, None] = {}
         self._most = most
         self._metrics = metrics

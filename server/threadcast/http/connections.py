@@ -151,6 +151,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._unsent_timer.cancel()
         self._bounds.leave(self._address)
         self._bounds.newcomers.forget(self)
+        self._bounds.wide_buffers.forget(self.transport)
         self._bounds.lingering.pop(self, None)
         if self._running is not None and not self._running.response_complete:  # uvicorn tells `cycle` alone
             self._disconnect(self._running)

@@ -14,7 +14,9 @@ from typing import Any
 
 from starlette.types import Message, Send
 
+from threadcast.http.sockets import SEND_BUFFER_BYTES
 from threadcast.http.uvicorn_inside import RequestResponseCycle
+from threadcast.http.wide_buffers import WideBuffers
 
 __all__ = ["DirectSend", "begin_direct"]
 
@@ -51,14 +53,16 @@ class DirectSend:
     """Writes to the socket of one answer, whose head has not been sent yet. The first block takes the head along. If
     no block is written in this turn of the loop, the head is sent at the end of the turn."""
 
-    __slots__ = ("_cycle", "_descriptor", "_flow", "_head", "_transport")
+    __slots__ = ("_cycle", "_descriptor", "_flow", "_head", "_is_wide", "_transport", "_wide_buffers")
 
-    def __init__(self, cycle: RequestResponseCycle, descriptor: int, head: bytes) -> None:
+    def __init__(self, cycle: RequestResponseCycle, descriptor: int, head: bytes, wide_buffers: WideBuffers) -> None:
         self._cycle = cycle
         self._transport = cycle.transport
         self._flow = cycle.flow
         self._descriptor = descriptor
         self._head = head
+        self._wide_buffers = wide_buffers
+        self._is_wide = False
 
     def is_ready(self) -> bool:
         """Whether no bytes wait for the reader."""
@@ -69,7 +73,10 @@ class DirectSend:
         caller must wait for the reader with `drained`."""
         if not self._is_over():
             head, self._head = self._head, b""
-            self._transport.writelines([b"%b%x\r\n" % (head, sum(map(len, pieces))), *pieces, b"\r\n"])
+            size = sum(map(len, pieces))
+            if size > SEND_BUFFER_BYTES:
+                self._is_wide |= self._wide_buffers.widen(self._transport, self._descriptor, size)
+            self._transport.writelines([b"%b%x\r\n" % (head, size), *pieces, b"\r\n"])
         return not self._flow.write_paused
 
     async def drained(self) -> None:
@@ -97,6 +104,8 @@ class DirectSend:
             return False
         if transport.get_write_buffer_size():
             return False  # earlier bytes must be sent first
+        if self._is_wide and self._wide_buffers.narrow_if_sent(transport):
+            self._is_wide = False
         if block is not _last.block:
             _last.block, _last.chunk = block, b"%x\r\n%b\r\n" % (len(block), block)
         chunk = _last.chunk
@@ -113,7 +122,9 @@ class DirectSend:
         return True
 
 
-async def begin_direct(cycle: RequestResponseCycle, send: Send, start: Message) -> DirectSend | None:
+async def begin_direct(
+    cycle: RequestResponseCycle, wide_buffers: WideBuffers, send: Send, start: Message
+) -> DirectSend | None:
     """Begin an answer by passing its first ASGI message, `start`, to `send`. Returns the `DirectSend` that writes the
     rest of the answer; None if the answer cannot be written directly."""
     transport = cycle.transport
@@ -130,6 +141,6 @@ async def begin_direct(cycle: RequestResponseCycle, send: Send, start: Message) 
         if keeper.head:
             transport.write(keeper.head)
         return None
-    direct = DirectSend(cycle, transport.get_extra_info("socket").fileno(), keeper.head)
+    direct = DirectSend(cycle, transport.get_extra_info("socket").fileno(), keeper.head, wide_buffers)
     asyncio.get_running_loop().call_soon(direct.send_head)
     return direct

@@ -25,6 +25,7 @@ from threadcast.http.connections import BoundedConnection
 from threadcast.http.direct_send import begin_direct
 from threadcast.http.extensions import ABORT, BEGIN_DIRECT, HAS_LEFT
 from threadcast.http.uvicorn_inside import HTTP, MISFIT, HttpToolsProtocol, RequestResponseCycle
+from threadcast.http.wide_buffers import WideBuffers
 
 __all__ = ["CLOSE_SECONDS", "HttpServer", "allow_open_files", "serving"]
 
@@ -88,7 +89,7 @@ class HttpServer(uvicorn.Server):
         )  # a class with its first argument, which is all uvicorn needs
         super().__init__(
             uvicorn.Config(
-                _Lending(app),
+                _Lending(app, connections.wide_buffers),
                 interface="asgi3",  # which uvicorn guesses from coroutine functions
                 http=HTTP if MISFIT else cast("type[asyncio.Protocol]", protocol),
                 ws="none",
@@ -199,15 +200,16 @@ class _Lending:
     servers the functions are not added.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, wide_buffers: WideBuffers) -> None:
         self._app = app
+        self._wide_buffers = wide_buffers
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         request = getattr(send, "__self__", None)
         if isinstance(request, RequestResponseCycle):
             lent = {
                 ABORT: request.transport.abort,
-                BEGIN_DIRECT: partial(begin_direct, request),
+                BEGIN_DIRECT: partial(begin_direct, request, self._wide_buffers),
                 HAS_LEFT: request.transport.is_closing,
             }
             scope.setdefault("extensions", {}).update(lent)

@@ -13,7 +13,7 @@ from typing import Self
 from threadcast.base.forks import close_in_children
 from threadcast_protocol.wire.errors import Conflict
 
-__all__ = ["SharedPort", "inherited", "listening"]
+__all__ = ["SEND_BUFFER_BYTES", "SharedPort", "inherited", "listening"]
 
 SEND_BUFFER_BYTES = 65_536
 """Bytes that the kernel may buffer for a reader who does not read (DESIGN §5)."""
