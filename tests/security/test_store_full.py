@@ -13,7 +13,8 @@ from tests.resources.measures import eventually, metric, ready
 from tests.support.reader import watching
 from tests.support.server import DEADLINE_SECONDS, ROOT, Process, command, run_command, serving, user_message
 from tests.support.store import running_store
-from threadcast.store.embedded.memory import MEMORY_SHARE, machine_bytes
+from threadcast.base.machine_memory import machine_bytes
+from threadcast.store.embedded.embedded import MEMORY_SHARE
 
 pytestmark = pytest.mark.anyio
 

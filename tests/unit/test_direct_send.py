@@ -37,6 +37,9 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
     return request.param
 
 
+STALL_SECONDS = 60.0
+
+
 class Answer:
     """A request whose answer has begun with the head of a stream."""
 
@@ -56,10 +59,11 @@ class Answer:
 
 @asynccontextmanager
 async def answered(
-    method: str = "GET", first: bytes = b"", wide_buffers: WideBuffers | None = None
+    method: str = "GET", first: bytes = b"", wide_buffers: WideBuffers | None = None, body_bytes: int = 0
 ) -> AsyncIterator[tuple[Answer, socket.socket]]:
     """Yield an answer that has begun, and its reader's socket. The block `first` is put in the same turn of the loop as
-    the head. Without `wide_buffers`, all send buffers stay small."""
+    the head. Without `wide_buffers`, all send buffers stay small. A body of `body_bytes` is announced and never
+    sent."""
     answers: list[Answer] = []
     begun = anyio.Event()
 
@@ -75,14 +79,15 @@ async def answered(
 
     with listening("127.0.0.1", 0) as listener, socket.socket() as reader, anyio.fail_after(DEADLINE_SECONDS):
         connections = Connections(Limits(), 10, Metrics())
-        connections.wide_buffers = wide_buffers or WideBuffers(0)
+        connections.wide_buffers = wide_buffers or WideBuffers(STALL_SECONDS, 0)
         async with serving(listener, app, connections):
             # A tiny receive buffer makes the kernel cut blocks into tiny segments, which take more of a send buffer.
             reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536 if wide_buffers else 4_096)
             reader.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.sock_connect(reader, listener.getsockname())
-            await loop.sock_sendall(reader, b"%b / HTTP/1.1\r\nhost: x\r\n\r\n" % method.encode())
+            length = b"content-length: %d\r\n" % body_bytes if body_bytes else b""
+            await loop.sock_sendall(reader, b"%b / HTTP/1.1\r\nhost: x\r\n%b\r\n" % (method.encode(), length))
             await begun.wait()
             try:
                 yield answers[0], reader
@@ -285,7 +290,7 @@ async def test_a_snapshot_for_a_reader_that_has_left_goes_nowhere() -> None:
 SNAPSHOT = b"s" * 300_000
 """More than the small buffer takes, and less than a larger one where the system allows no more (net.core.wmem_max)."""
 
-ROOM_BYTES = 400_000
+ROOM_BYTES = 500_000
 """Room for one snapshot, not for two."""
 
 
@@ -293,7 +298,7 @@ def put_snapshot(answer: Answer, snapshot: bytes = SNAPSHOT) -> bool:
     """Write a snapshot. Returns whether the kernel has taken it whole."""
     assert answer.large is not None
     answer.large.put_large([snapshot])
-    return answer.large.unsent() == 0
+    return transport_of(answer).get_write_buffer_size() == 0
 
 
 def transport_of(answer: Answer) -> asyncio.Transport:
@@ -307,8 +312,10 @@ def send_buffer_bytes(answer: Answer) -> int:
 
 
 async def test_the_kernel_takes_a_whole_snapshot_and_the_buffer_is_small_again_once_it_was_read() -> None:
-    async with answered(wide_buffers=WideBuffers(ROOM_BYTES)) as (answer, reader):
+    async with answered(wide_buffers=WideBuffers(STALL_SECONDS, ROOM_BYTES)) as (answer, reader):
         assert put_snapshot(answer)
+        assert answer.large is not None
+        assert answer.large.unsent() > SEND_BUFFER_BYTES, "what the kernel holds counts as unsent, too"
         assert answer.put(b"block")
         assert send_buffer_bytes(answer) > len(SNAPSHOT), "its reader has read nothing yet"
         await read_until(reader, b"block\r\n")
@@ -316,16 +323,22 @@ async def test_the_kernel_takes_a_whole_snapshot_and_the_buffer_is_small_again_o
         assert send_buffer_bytes(answer) == 2 * SEND_BUFFER_BYTES  # the kernel doubles it
         await read_until(reader, b"next\r\n")
         assert put_snapshot(answer), "a later snapshot gets a larger buffer, too"
+        await read_until(reader, SNAPSHOT[-100:] + b"\r\n")
+        assert put_snapshot(answer, SNAPSHOT + b"more"), "and a still larger one a still larger buffer"
+        await read_until(reader, b"more\r\n")
+        assert answer.put(b"last")
+        assert send_buffer_bytes(answer) == 2 * SEND_BUFFER_BYTES
 
 
 async def test_all_larger_buffers_share_one_room_and_who_has_read_or_left_makes_room() -> None:
-    room = WideBuffers(ROOM_BYTES)
+    room = WideBuffers(STALL_SECONDS, ROOM_BYTES)
     async with answered(wide_buffers=room) as (first, reader), answered(wide_buffers=room) as (second, _):
         assert put_snapshot(first)
         assert not put_snapshot(second), "the other reader has not read its snapshot"
         await read_until(reader, SNAPSHOT[-100:] + b"\r\n")
-        async with answered(wide_buffers=room) as (third, _):
+        async with answered(wide_buffers=room) as (third, third_reader):
             assert put_snapshot(third), "it takes the room of the reader that has read all"
+            await read_until(third_reader, SNAPSHOT[-100:] + b"\r\n")
             assert send_buffer_bytes(first) == 2 * SEND_BUFFER_BYTES
             gone = weakref.ref(transport_of(third))
         del third
@@ -335,9 +348,55 @@ async def test_all_larger_buffers_share_one_room_and_who_has_read_or_left_makes_
             assert put_snapshot(fourth), "the third reader has left"
 
 
+async def test_a_reader_that_takes_nothing_is_dropped_and_its_room_comes_back() -> None:
+    room = WideBuffers(0.2, ROOM_BYTES)
+    async with answered(wide_buffers=room) as (answer, _), answered(wide_buffers=room) as (next_one, next_reader):
+        assert put_snapshot(answer)
+        assert (await answer.receive())["type"] == "http.request"
+        assert (await answer.receive())["type"] == "http.disconnect"
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not put_snapshot(next_one):
+                await read_until(next_reader, SNAPSHOT[-100:] + b"\r\n")
+
+
+async def test_a_reader_that_is_slow_but_reads_is_not_dropped() -> None:
+    async with answered(wide_buffers=WideBuffers(0.2, ROOM_BYTES)) as (answer, reader):
+        assert put_snapshot(answer)
+        taken = 0
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while taken < len(SNAPSHOT):  # for a second, which is five times the time limit
+                await anyio.sleep(0.05)
+                taken += len(await asyncio.get_running_loop().sock_recv(reader, 16_384))
+        assert answer.put(b"next")
+
+
+@pytest.mark.parametrize("has_read", [True, False])
+async def test_the_room_of_a_reader_that_leaves_comes_back_when_the_kernel_holds_nothing_more(has_read: bool) -> None:
+    room = WideBuffers(STALL_SECONDS, ROOM_BYTES)
+    async with answered(wide_buffers=room) as (answer, reader), answered(wide_buffers=room) as (next_one, _):
+        assert put_snapshot(answer)
+        if has_read:
+            await read_until(reader, SNAPSHOT[-100:] + b"\r\n")
+        reader.shutdown(socket.SHUT_WR)  # an orderly end: the kernel goes on sending what it holds
+        assert (await answer.receive())["type"] == "http.request"
+        assert (await answer.receive())["type"] == "http.disconnect"
+        await anyio.sleep(0.01)
+        assert put_snapshot(next_one) is has_read
+
+
+async def test_a_reader_whose_request_has_an_unfinished_body_gives_its_room_back_too() -> None:
+    room = WideBuffers(STALL_SECONDS, ROOM_BYTES)
+    async with answered(wide_buffers=room, body_bytes=5) as (answer, reader):
+        assert put_snapshot(answer)
+        await read_until(reader, SNAPSHOT[-100:] + b"\r\n")
+        reader.shutdown(socket.SHUT_WR)
+        assert (await answer.receive())["type"] == "http.disconnect"
+    async with answered(wide_buffers=room) as (next_one, _):
+        assert put_snapshot(next_one)
+
+
 async def test_one_reader_gets_a_bounded_part_of_the_room() -> None:
-    async with answered(wide_buffers=WideBuffers()) as (answer, _):
+    async with answered(wide_buffers=WideBuffers(STALL_SECONDS)) as (answer, _):
         put_snapshot(answer, b"s" * 3 * WIDE_MAX_BYTES)
         assert send_buffer_bytes(answer) <= WIDE_MAX_BYTES
-        assert answer.large is not None
-        assert answer.large.unsent() > WIDE_MAX_BYTES
+        assert transport_of(answer).get_write_buffer_size() > WIDE_MAX_BYTES

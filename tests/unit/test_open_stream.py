@@ -1,6 +1,8 @@
 """An open stream ends its own task when its connection ends, and cancels nothing else."""
 
 import asyncio
+import gc
+import weakref
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,13 +22,23 @@ from threadcast_protocol.wire.errors import BadRequest
 pytestmark = pytest.mark.anyio
 
 
+class StandIn:
+    """A connection, which refers to its stream as real ones do."""
+
+    ended = None
+
+    def __init__(self, tasks: OpenStream) -> None:
+        self.tasks = tasks
+
+    def close(self) -> None: ...
+
+
 def open_stream() -> OpenStream:
     """Return a stream whose hub has no tasks, as while the process ends."""
     hub = SimpleNamespace(tasks=None, kept_alive=lambda _: nullcontext())
     edge = SimpleNamespace(hub=hub, metrics=Metrics())
     stream = OpenStream(cast(Edge, edge), {})  # cast: the object has the attributes that are used
-    connection = SimpleNamespace(ended=None, close=lambda: None)
-    stream.connection = cast(ReaderConnection, connection)
+    stream.connection = cast(ReaderConnection, StandIn(stream))
     return stream
 
 
@@ -109,6 +121,18 @@ async def test_an_error_of_the_block_is_raised_although_the_stream_was_cancelled
     stream.cancel()
     with pytest.raises(ZeroDivisionError):
         await failing
+
+
+async def test_an_ended_stream_needs_no_garbage_collector() -> None:
+    stream = open_stream()
+    ended = weakref.ref(stream.connection)
+    gc.disable()
+    try:
+        with stream:
+            pass
+        assert ended() is None
+    finally:
+        gc.enable()
 
 
 def scope_of(query: bytes, **headers: str) -> dict[str, Any]:  # Any: the type of ASGI

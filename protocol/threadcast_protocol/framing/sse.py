@@ -91,7 +91,9 @@ def snapshot_frame(chat_id: str, snapshot_json: bytes, epoch: int, position: int
     follow. Raises the same errors as `Frame`."""
     stream_id = Position(epoch, position, position)
     name = check_id(chat_id, "chat_id").encode()
-    return b'data: {"chat_id":"%b","seq":"0",%b\nid: %b\n\n' % (name, _inside(snapshot_json), str(stream_id).encode())
+    _check(snapshot_json)
+    inside = memoryview(snapshot_json)[1:]  # not copied, since a snapshot may have megabytes
+    return b'data: {"chat_id":"%b","seq":"0",%b\nid: %b\n\n' % (name, inside, str(stream_id).encode())
 
 
 def transient_frame(chat_id: str, event_json: bytes) -> bytes:
@@ -101,11 +103,16 @@ def transient_frame(chat_id: str, event_json: bytes) -> bytes:
 
 
 def _inside(event_json: bytes) -> bytes:
-    """Return the object without its opening brace. JSON escapes line ends in strings, so only an attempt to forge a
-    field contains a raw line end."""
+    """Return the object without its opening brace."""
+    _check(event_json)
+    return event_json[1:]
+
+
+def _check(event_json: bytes) -> None:
+    """Raise Internal for anything but one line. JSON escapes line ends in strings, so only an attempt to forge a field
+    contains a raw line end."""
     if not event_json.startswith(b'{"type":') or b"\n" in event_json or b"\r" in event_json:
         raise Internal("an event must be one line of JSON that begins with its type")
-    return event_json[1:]
 
 
 def heartbeat(unix_seconds: int) -> bytes:

@@ -95,7 +95,7 @@ class Edge:
         Raises:
             Unauthorized: the server does not know the caller, or the request names another principal.
         """
-        sent = dict(scope["headers"])  # the guard refuses a request that has one of these two twice
+        sent = dict(scope["headers"])  # the guard refuses a second header of either name
         authorization = sent.get(b"authorization")
         principal = self.auth.authenticate(None if authorization is None else authorization.decode("latin-1"))
         named = sent.get(PRINCIPAL_HEADER)

@@ -152,8 +152,8 @@ class ErrorBoundary:
         refused_tokens: RefusedTokens | None = None,
         no_route: Callable[[Request, HTTPException], Response] | None = None,
     ) -> None:
-        """`refused_tokens` delays and logs the answers with status 401. `no_route` returns the answer to a request
-        for which the router found no endpoint."""
+        """`refused_tokens` delays and logs the answers with status 401. `no_route` returns the answer for an
+        exception of Starlette's router, or of its classes for files."""
         self._app = app
         self._no_route = no_route
         self._refused_tokens = refused_tokens or RefusedTokens()
@@ -191,6 +191,7 @@ class ErrorBoundary:
             _log.info("request.left", path=scope.get("path"))
         except HTTPException as wrong:  # Starlette's router and its classes for files raise it
             if has_started or self._no_route is None:
+                _log.exception("request.crashed", path=scope.get("path"))
                 raise
             await self._no_route(Request(scope), wrong)(scope, receive, watched)
         except BaseException as wrong:  # the boundary of a request: every exception is answered

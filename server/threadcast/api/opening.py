@@ -34,12 +34,12 @@ class OpenStream:
     """An event stream whose answer has begun: a context manager that yields the connection. When the connection ends,
     the block ends without an error.
 
-    A generator and a cancel scope of anyio, in place of this class, would take more memory for each open stream, and a
-    tenth of the CPU of a join (`bench.join`). The short tasks of the stream, its pump and its end, run in the hub's
-    task group, because a task group for each stream would take 1.2 kB (`bench.memory`).
+    A generator and a cancel scope of anyio, in place of this class, would take a tenth of the CPU of a join
+    (`bench.join`), and memory for each open stream. The short tasks of the stream, its pump and its end, run in the
+    hub's task group, because a task group for each stream would take 1.2 kB (`bench.memory`).
     """
 
-    __slots__ = ("_begun_at", "_edge", "_is_cancelled", "_kept_alive", "_task", "_told", "connection")
+    __slots__ = ("_begun_at", "_cancelling", "_edge", "_is_cancelled", "_kept_alive", "_task", "_told", "connection")
 
     connection: ReaderConnection
     """Set by `opened`."""
@@ -53,7 +53,8 @@ class OpenStream:
         self._task: asyncio.Task[object] | None = None
 
     def __enter__(self) -> ReaderConnection:
-        self._task = asyncio.current_task()
+        task = self._task = asyncio.current_task()
+        self._cancelling = 0 if task is None else task.cancelling()
         self._edge.metrics.subscribers_inflight.inc()
         self._kept_alive = self._edge.hub.kept_alive(self.connection)
         self._kept_alive.__enter__()
@@ -69,19 +70,22 @@ class OpenStream:
         metrics.streams_ended.labels(reason).inc()
         duration_ms = int((time.monotonic() - self._begun_at) * 1000)
         _log.info("subscription.ended", reason=reason, duration_ms=duration_ms, **self._told)
+        del self.connection, self._kept_alive  # the connection refers to this object: both would wait for the collector
         if not self._is_cancelled or task is None:
             return False
-        return task.uncancel() == 0 and kind is asyncio.CancelledError  # otherwise somebody else cancelled it, too
+        # An error of the block goes on, and so does a cancellation if somebody else has cancelled the task, too.
+        return task.uncancel() == self._cancelling and kind is asyncio.CancelledError
 
     @property
     def cancel_scope(self) -> "OpenStream":
-        """This object: its `cancel` ends the block (`StreamTasks`)."""
+        """This object, whose `cancel` ends the block, as `StreamTasks` requires it."""
         return self
 
     def cancel(self) -> None:
         """End the block in the next turn of the event loop. Safe to repeat, also after the block."""
         if self._task is not None:
-            self._task.get_loop().call_soon(self._cancel_now)  # not now: a task cannot well cancel itself
+            # Not now: if the block cancels itself as its last act, the cancellation would reach the code after it.
+            self._task.get_loop().call_soon(self._cancel_now)
 
     def _cancel_now(self) -> None:
         if self._task is not None and not self._is_cancelled:

@@ -37,7 +37,7 @@ FIELDS_MAX = 200
 
 KEPT_QUERIES, KEPT_QUERY_BYTES = 256, 512
 """How many decoded queries a process keeps, and the maximum size of each, so that the readers that return to a chat
-after a restart do not each decode the same query: this takes 7 % of the CPU of a join (`bench.join`)."""
+after a restart do not each decode the same query: decoding takes 7 % of the CPU of a join (`bench.join`)."""
 
 
 class _Wish(NamedTuple):

@@ -30,7 +30,7 @@ class LoopCounter(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         family = CounterMetricFamily(self._name, self._meaning, labels=self._labels)
-        for values, count in list(self._counts.items()):
+        for values, count in self._counts.copy().items():
             family.add_metric(values, count)
         yield family
 

@@ -95,7 +95,7 @@ class Connections:
             retry_after_seconds=5,
         )
         self.newcomers = Newcomers()
-        self.wide_buffers = WideBuffers()
+        self.wide_buffers = WideBuffers(limits.subscriber_stall_seconds)
         self.lingering: dict[_Dropped, None] = {}
         self._most = most
         self._metrics = metrics

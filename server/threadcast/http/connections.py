@@ -151,7 +151,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._unsent_timer.cancel()
         self._bounds.leave(self._address)
         self._bounds.newcomers.forget(self)
-        self._bounds.wide_buffers.forget(self.transport)
+        self._bounds.wide_buffers.forget(self.flow, is_reset=exc is not None)
         self._bounds.lingering.pop(self, None)
         if self._running is not None and not self._running.response_complete:  # uvicorn tells `cycle` alone
             self._disconnect(self._running)
@@ -223,10 +223,11 @@ class BoundedConnection(HttpToolsProtocol):
         unsent bytes. So a stream, which has the same time limit, ends and counts its stalled reader before this check
         drops the connection."""
         self._unsent_timer = None
-        unsent = self.transport.get_write_buffer_size()
-        if unsent and unsent == self._unsent_bytes:
+        waiting = self.transport.get_write_buffer_size()
+        unsent = waiting + self._bounds.wide_buffers.unreceived_bytes(self.flow)
+        if waiting and unsent == self._unsent_bytes:
             self.transport.abort()
-        elif unsent:
+        elif waiting:
             self._unsent_bytes = unsent
             self._unsent_timer = self.loop.call_later(self._limits.subscriber_stall_seconds, self._check_unsent)
 

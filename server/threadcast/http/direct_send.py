@@ -75,7 +75,7 @@ class DirectSend:
             head, self._head = self._head, b""
             size = sum(map(len, pieces))
             if size > SEND_BUFFER_BYTES:
-                self._is_wide |= self._wide_buffers.widen(self._transport, self._descriptor, size)
+                self._is_wide = self._wide_buffers.widen(self._flow, self._transport, self._descriptor, size)
             self._transport.writelines([b"%b%x\r\n" % (head, size), *pieces, b"\r\n"])
         return not self._flow.write_paused
 
@@ -84,8 +84,8 @@ class DirectSend:
         await self._flow.drain()
 
     def unsent(self) -> int:
-        """Return the number of bytes that wait for the reader."""
-        return self._transport.get_write_buffer_size()
+        """Return the number of bytes that wait for the reader, including those in a larger buffer of the kernel."""
+        return self._transport.get_write_buffer_size() + self._wide_buffers.unreceived_bytes(self._flow)
 
     def send_head(self) -> None:
         """Send the head, unless it was sent with a block."""
@@ -104,7 +104,7 @@ class DirectSend:
             return False
         if transport.get_write_buffer_size():
             return False  # earlier bytes must be sent first
-        if self._is_wide and self._wide_buffers.narrow_if_sent(transport):
+        if self._is_wide and self._wide_buffers.narrow_if_sent(self._flow):
             self._is_wide = False
         if block is not _last.block:
             _last.block, _last.chunk = block, b"%x\r\n%b\r\n" % (len(block), block)

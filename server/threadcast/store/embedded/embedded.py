@@ -28,7 +28,7 @@ import anyio.to_thread
 import structlog
 
 from threadcast.base.forks import close_in_children
-from threadcast.store.embedded.memory import store_max_bytes
+from threadcast.base.machine_memory import machine_bytes
 from threadcast.store.embedded.repair import Damaged, mend_end, read_manifest
 from threadcast.store.embedded.server_process import (
     POLL_SECONDS,
@@ -42,7 +42,7 @@ from threadcast.store.embedded.server_process import (
 )
 from threadcast_protocol.wire.errors import Conflict, Unavailable
 
-__all__ = ["PERSISTENT", "VOLATILE", "EmbeddedStore", "locked_for_serving"]
+__all__ = ["MEMORY_SHARE", "PERSISTENT", "VOLATILE", "EmbeddedStore", "locked_for_serving", "store_max_bytes"]
 
 PERSISTENT: Sequence[str] = (
     *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec"),
@@ -55,6 +55,11 @@ would cut off some damaged ends silently."""
 
 VOLATILE: Sequence[str] = ("--save", "", "--appendonly", "no")
 
+MEMORY_SHARE = 0.5
+"""The share of the memory that the store may fill. While the store rewrites its file, the memory contains a second copy
+of each page that changes meanwhile, in the worst case of all pages. The serving process and the system need the rest of
+the memory."""
+
 LEFTOVER_TIMEOUT_SECONDS = 5.0 if sys.platform == "linux" else 0.0
 """Seconds that the child of a killed parent may take to write its buffer and end. Only Linux sends such a child a
 signal to end."""
@@ -63,6 +68,12 @@ RESTART_PAUSE_SECONDS = 1.0
 """Seconds between restarts of a child that died, so that a full disk does not cause a busy loop."""
 
 _log = structlog.get_logger(__name__)
+
+
+def store_max_bytes(wanted_bytes: int = 0) -> int:
+    """Return the `maxmemory` of the store in bytes: `wanted_bytes`, or `MEMORY_SHARE` of the memory if `wanted_bytes`
+    is 0."""
+    return wanted_bytes or int(machine_bytes() * MEMORY_SHARE)
 
 
 class EmbeddedStore:

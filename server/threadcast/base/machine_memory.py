@@ -1,4 +1,4 @@
-"""Computes how much memory the embedded store may use: a share of the memory of the machine or of its container.
+"""Finds how much memory the processes of this machine, or of this container, may use.
 
 Linux limits the memory of a container by control groups (docs.kernel.org, "Control Group v2", Memory). A process sees
 the limits of its own group and of the groups above it; the smallest limit applies.
@@ -8,21 +8,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["MEMORY_SHARE", "machine_bytes", "store_max_bytes"]
-
-MEMORY_SHARE = 0.5
-"""The share of the memory that the store may fill. While the store rewrites its file, the memory contains a second copy
-of each page that changes meanwhile, in the worst case of all pages. The serving process and the system need the rest of
-the memory."""
+__all__ = ["machine_bytes"]
 
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN_GROUPS = Path("/proc/self/cgroup")
-
-
-def store_max_bytes(wanted_bytes: int = 0) -> int:
-    """Return the `maxmemory` of the store in bytes: `wanted_bytes`, or `MEMORY_SHARE` of the memory if `wanted_bytes`
-    is 0."""
-    return wanted_bytes or int(machine_bytes() * MEMORY_SHARE)
 
 
 def machine_bytes(groups: Path = _GROUPS, own_groups: Path = _OWN_GROUPS) -> int:
