@@ -92,8 +92,8 @@ def snapshot_frame(chat_id: str, snapshot_json: bytes, epoch: int, position: int
     stream_id = Position(epoch, position, position)
     name = check_id(chat_id, "chat_id").encode()
     _check(snapshot_json)
-    inside = memoryview(snapshot_json)[1:]  # not copied, since a snapshot may have megabytes
-    return b'data: {"chat_id":"%b","seq":"0",%b\nid: %b\n\n' % (name, inside, str(stream_id).encode())
+    inside = memoryview(snapshot_json)[1:]  # not copied once more, since a snapshot may have megabytes
+    return b"".join((b'data: {"chat_id":"%b","seq":"0",' % name, inside, b"\nid: %b\n\n" % str(stream_id).encode()))
 
 
 def transient_frame(chat_id: str, event_json: bytes) -> bytes:
