@@ -28,7 +28,7 @@ from threadcast.compat.doors import BUILT, door_routes
 from threadcast_protocol.wire.errors import NotFound
 from threadcast_protocol.wire.http import Failure
 
-__all__ = ["all_endpoints", "build_app"]
+__all__ = ["all_endpoints", "build_app", "no_route"]
 
 PREFLIGHT_SECONDS = 600
 
@@ -131,7 +131,7 @@ def build_app(
                 requests=edge.metrics.http_requests,
                 readiness=edge.readiness,
                 refused_tokens=RefusedTokens(edge.limits, trusted_proxies),
-                no_route=_no_route,
+                no_route=no_route,
             ),
             Middleware(OriginGuard, allowed_origins=cors_origins, has_tokens=has_tokens, public_url=public_url),
         ],
@@ -141,7 +141,7 @@ def build_app(
     return app
 
 
-def _no_route(request: Request, wrong: HTTPException) -> Response:
+def no_route(request: Request, wrong: HTTPException) -> Response:
     """Return the answer to a request that no endpoint handles: for an unknown path, for a file that the process may not
     read (401), or for a method that the path does not support."""
     if wrong.status_code == 405:

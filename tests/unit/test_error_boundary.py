@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 import structlog.testing
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from threadcast.api.errors import ErrorBoundary, tell_started
 from threadcast.base.telemetry import Metrics
 from threadcast.http.readiness import Readiness
+from threadcast.routes import no_route
 from threadcast_protocol.wire.errors import NotFound, Unavailable
 
 pytestmark = pytest.mark.anyio
@@ -39,8 +42,10 @@ class Client:
         async def send(message: Message) -> None:
             self.sent.append(message)
 
-        scope: dict[str, Any] = {"type": "http", "path": path, "headers": []}  # Any: ASGI's own type
-        await ErrorBoundary(app, self.metrics.http_requests, Readiness())(scope, receive, send)
+        # Any: ASGI's own type
+        scope: dict[str, Any] = {"type": "http", "method": "GET", "path": path, "headers": [], "app": Starlette()}
+        boundary = ErrorBoundary(app, self.metrics.http_requests, Readiness(), no_route=no_route)
+        await boundary(scope, receive, send)
 
     @property
     def statuses(self) -> list[int]:
@@ -100,3 +105,23 @@ async def test_a_request_that_a_stopping_server_gives_up_is_answered_503_and_may
     assert (b"retry-after", b"1") in client.sent[0]["headers"]
     with pytest.raises(asyncio.CancelledError):
         await client.ask(asyncio.CancelledError(), path, is_started=True)
+
+
+@pytest.mark.parametrize(("status", "answered"), [(400, 400), (401, 404), (404, 404), (405, 405), (418, 418)])
+async def test_errors_of_starlette_are_answered_in_our_form(status: int, answered: int) -> None:
+    client = Client()
+    await client.ask(HTTPException(status, "short and stout", {"X-Own": "kept"}), "/pages/x", is_started=False)
+    assert client.statuses == [answered]
+    assert client.counted(answered) == 1
+    assert (b"x-own", b"kept") in client.sent[0]["headers"]
+    told = json.loads(client.sent[1]["body"])
+    assert set(told) == {"detail", "code"}
+    assert (told["detail"] == "short and stout") is (status in (400, 418))
+
+
+async def test_an_error_of_starlette_after_the_first_byte_is_logged() -> None:
+    client = Client()
+    with structlog.testing.capture_logs() as lines, pytest.raises(HTTPException):
+        await client.ask(HTTPException(404), "/pages/x", is_started=True)
+    assert client.statuses == [200]
+    assert [line["event"] for line in lines] == ["request.crashed"]

@@ -113,12 +113,8 @@ class WideBuffers:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self._stall_seconds * 1_000))
         asyncio.get_running_loop().call_later(self._stall_seconds, self._give_back, wide.size)
 
-    def _look_later(self) -> None:
-        if not self._is_looking:
-            self._is_looking = True
-            asyncio.get_running_loop().call_later(self._stall_seconds, self._look)
-
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Drop the connections whose readers have received nothing since the last look. Called by a timer."""
         self._is_looking = False
         for connection in list(self._wide):
             if self.narrow_if_sent(connection):
@@ -130,6 +126,11 @@ class WideBuffers:
             self._wide[connection] = wide._replace(seen_bytes=unreceived)
         if self._wide:
             self._look_later()
+
+    def _look_later(self) -> None:
+        if not self._is_looking:
+            self._is_looking = True
+            asyncio.get_running_loop().call_later(self._stall_seconds, self.look)
 
     def _give_back(self, size: int) -> None:
         self._room_bytes += size
