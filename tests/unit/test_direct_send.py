@@ -394,7 +394,6 @@ async def test_the_room_of_a_reader_that_leaves_comes_back_when_the_kernel_holds
         reader.shutdown(socket.SHUT_WR)  # an orderly end: the kernel goes on sending what it holds
         assert (await answer.receive())["type"] == "http.request"
         assert (await answer.receive())["type"] == "http.disconnect"
-        await anyio.sleep(0.01)
         assert put_snapshot(next_one) is has_read
 
 

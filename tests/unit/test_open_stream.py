@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from tests.unit.faulty_store import DEADLINE_SECONDS

@@ -1,7 +1,7 @@
 """Lets the kernel take a whole snapshot at once, although the send buffers of all connections are small.
 
 With a small buffer, a snapshot of half a megabyte takes four turns of the event loop, and a task that waits for them:
-40 % of the CPU of such a join (`bench.join`). So a connection gets a larger buffer for the time in which its reader
+30 % of the CPU of such a join (`bench.join`). So a connection gets a larger buffer for the time in which its reader
 takes a snapshot. The larger buffers of a process share one room. Without room for one more, and on other systems than
 Linux, the snapshot is sent in parts, as through a small buffer (decision 0051).
 """
