@@ -66,7 +66,7 @@ async def chat_cases(store: RedisStore, server: StoreServer) -> AsyncIterator[Ca
         loaded = await store.load(name)
         assert loaded.checkpoint is not None and loaded.checkpoint[2] == state
         yield Case(f"load_{size}", f"checkpoint of {size} MB, loaded")
-        await store.release(name, WORKER, loaded.head, None, Compacted(state, 1, None, b"part", False, 0))
+        await _rest(store, name, loaded.head, Compacted(state, 1, None, b"part", False, 0))
         yield Case(f"rest_{size}", f"checkpoint of {size} MB, written at rest")
         assert await store.delete(name, OWNER, "n")
         yield Case(f"delete_{size}", f"chat with a checkpoint of {size} MB, deleted")
@@ -102,7 +102,7 @@ async def chat_cases(store: RedisStore, server: StoreServer) -> AsyncIterator[Ca
     yield Case("trim", f"log of {TRIMMED:,} entries, trimmed in mid-run")
     head = _log(server, store, name, head, TRIMMED, 200)
     yield PREPARED
-    await store.release(name, WORKER, head, None, Compacted(b"{}", 1, Head.parse(head).entry_id, b"part", False, 0))
+    await _rest(store, name, head, Compacted(b"{}", 1, Head.parse(head).entry_id, b"part", False, 0))
     yield Case("trim_rest", f"log of {TRIMMED:,} entries, compacted at rest")
     await _expire(server, store._keys.chat(name).recent)
     yield Case("recent_expire", "its entries, expired")
@@ -255,6 +255,12 @@ def _next(head: str) -> str:
     before = Head.parse(head)
     entry_id = EntryId(before.entry_id.epoch, before.entry_id.n + 1)
     return str(Head(entry_id, f"{entry_id.n:016x}", before.position + 1))
+
+
+async def _rest(store: RedisStore, name: str, head: str, compacted: Compacted) -> None:
+    """Release the chat, and compact its log."""
+    await store.release(name, WORKER, head, None)
+    assert await store.compact(name, head, compacted, 0, None)
 
 
 async def _append(

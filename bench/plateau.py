@@ -16,7 +16,7 @@ import redis
 from tests.support.fleet import fleet_on_new_store
 
 from bench.processes import rss_bytes
-from bench.resting import ECHO, LIMITS, at_rest, talk
+from bench.resting import ECHO, at_rest, limits, talk
 
 __all__ = ["plateau"]
 
@@ -26,7 +26,8 @@ STEP = 2_500
 async def plateau(stack: ExitStack, directory: Path, runs: int) -> list[tuple[int, float]]:
     """Return the runs and the worker's memory in MB after each step, and print them."""
     fleet = stack.enter_context(fleet_on_new_store(directory))
-    web, worker = await fleet.add_web(limits=LIMITS), await fleet.add_worker(limits=LIMITS)
+    given = limits(60)
+    web, worker = await fleet.add_web(limits=given), await fleet.add_worker(limits=given)
     found: list[tuple[int, float]] = []
     with redis.Redis.from_url(fleet.store.url) as store:
         for done in range(0, runs, STEP):

@@ -22,11 +22,19 @@ from tests.support.server import Process, user_message
 from bench.figures import Figure, figure, progress
 from bench.processes import rss_bytes
 from bench.streams import Streams, get
+from threadcast.settings.limits import Limits
 from threadcast.store.redis.keys import Keys
 
-__all__ = ["ECHO", "LIMITS", "at_rest", "chat_figures", "talk"]
+__all__ = ["ECHO", "at_rest", "chat_figures", "compacted", "limits", "talk"]
 
-LIMITS = {"STREAMS_PER_PRINCIPAL": "20000", "WORKER_MAX_CHATS": "2000", "RUNS_PER_PRINCIPAL": "2000"}
+
+def limits(compact_after_seconds: float) -> dict[str, str]:
+    """Return the limits of all processes. Versions without the last limit compact each log when it is released."""
+    given = {"STREAMS_PER_PRINCIPAL": "20000", "WORKER_MAX_CHATS": "2000", "RUNS_PER_PRINCIPAL": "2000"}
+    if "compact_after_seconds" in Limits.__struct_fields__:
+        given["COMPACT_AFTER_SECONDS"] = str(compact_after_seconds)
+    return given
+
 
 WARM = 300
 """The number of chats that come to rest before the measurement."""
@@ -53,17 +61,17 @@ class Heard(NamedTuple):
 
 async def chat_figures(stack: ExitStack, directory: Path, count: int, active: int) -> list[Figure]:
     """Measure `count` chats at rest, then `active` running chats."""
-    fleet = stack.enter_context(fleet_on_new_store(directory))
-    web, worker = await fleet.add_web(limits=LIMITS), await fleet.add_worker(limits=LIMITS)
+    fleet = stack.enter_context(fleet_on_new_store(directory, limits=limits(0)))
+    web, worker = await fleet.add_web(), await fleet.add_worker()
     with redis.Redis.from_url(fleet.store.url) as store:
         await talk(web, [f"warm-{number}" for number in range(WARM)], ECHO)
-        await at_rest(store)
+        await compacted(store)
         alone = _heard(fleet.store.url)
         progress(f"memory: {count:,} chats come to rest")
         before = store.info("memory")["used_memory"]
         names = [f"rest-{number}" for number in range(count)]
         await talk(web, names, ECHO)
-        await at_rest(store)
+        await compacted(store)
         in_store = (store.info("memory")["used_memory"] - before) / count
         of_keys = _keys_bytes(store, names[: min(count, 500)])
         progress(f"memory: {count:,} chats at rest")
@@ -118,15 +126,24 @@ async def talk(
 
 
 async def at_rest(store: redis.Redis, settle_seconds: float = SETTLE_SECONDS) -> None:
-    """Wait until no worker owns a chat."""
+    """Wait until no worker owns a chat, and none is due."""
+    await _until(lambda: _owned(store) or _due(store, int(1_000 * time.time())), settle_seconds)
+
+
+async def compacted(store: redis.Redis, settle_seconds: float = SETTLE_SECONDS) -> None:
+    """Wait until all chats are at rest, and their logs are compacted."""
+    await _until(lambda: _owned(store) or _due(store, "+inf"), settle_seconds)
+
+
+async def _until(others: Callable[[], int], settle_seconds: float) -> None:
     with anyio.fail_after(REST_SECONDS):
-        while _owned(store) or _due(store):  # noqa: ASYNC110 - another process brings it about
+        while others():  # noqa: ASYNC110 - another process brings it about
             await anyio.sleep(min(settle_seconds, 0.2))
     await anyio.sleep(settle_seconds)
 
 
-def _due(store: redis.Redis) -> int:
-    return sum(store.zcard(Keys(16).due(bucket)) for bucket in range(16))
+def _due(store: redis.Redis, until_ms: int | str) -> int:
+    return sum(store.zcount(Keys(16).due(bucket), "-inf", until_ms) for bucket in range(16))
 
 
 def _owned(store: redis.Redis) -> int:
@@ -175,7 +192,7 @@ def _gets(store: redis.Redis) -> int:
 async def _running(fleet: Fleet, store: redis.Redis, web: Process, count: int) -> float:
     """Return the bytes that each running chat adds to a new worker, after the first ones. Raises AssertionError if one
     of the chats ends before the measurement."""
-    worker = await fleet.add_worker(limits=LIMITS)
+    worker = await fleet.add_worker()
     await _run_for_ever(store, web, [f"before-{number}" for number in range(count // 2)], count // 2)
     before = rss_bytes(worker.pid)
     await _run_for_ever(store, web, [f"active-{number}" for number in range(count)], count // 2 + count)

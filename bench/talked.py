@@ -14,7 +14,7 @@ import redis
 from tests.support.fleet import fleet_on_new_store
 
 from bench.figures import Figure, figure, progress
-from bench.resting import ECHO, LIMITS, at_rest, talk
+from bench.resting import ECHO, compacted, limits, talk
 from threadcast.store.redis.keys import Keys
 
 __all__ = ["talked_figures"]
@@ -36,17 +36,17 @@ QUESTIONS = (
 
 async def talked_figures(stack: ExitStack, directory: Path, chats: int) -> list[Figure]:
     """Talk in `chats` chats for each number of turns, and measure them at rest."""
-    fleet = stack.enter_context(fleet_on_new_store(directory))
-    web = await fleet.add_web(limits=LIMITS)
-    await fleet.add_worker(limits=LIMITS)
+    fleet = stack.enter_context(fleet_on_new_store(directory, limits=limits(0)))
+    web = await fleet.add_web()
+    await fleet.add_worker()
     figures: list[Figure] = []
     with redis.Redis.from_url(fleet.store.url) as store:
         for turn in range(max(TURNS)):
             progress(f"memory: turn {turn + 1} of {max(TURNS)}")
             names = [f"of-{turns}-{number}" for turns in TURNS if turn < turns for number in range(chats)]
             await talk(web, names, ECHO, QUESTIONS[turn % len(QUESTIONS)], lambda: str(uuid.uuid4()))
-            await at_rest(store, settle_seconds=0.05)
-        await at_rest(store)  # the traces have been written
+            await compacted(store, settle_seconds=0.05)
+        await compacted(store)  # the traces have been written
         for turns, most in TURNS.items():
             figures += _split(store, [f"of-{turns}-{number}" for number in range(chats)], turns, most)
     return figures

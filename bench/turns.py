@@ -2,7 +2,8 @@
 idle process, and of one more web process that reads a channel of the store.
 
 One web process and one worker share a store. A turn is a command, a short answer of the demo model and the rest of the
-chat, with one reader; it costs as much as a real turn without its long answer. `python -m bench.turns` runs the
+chat, with one reader; it costs as much as a real turn without its long answer. The compaction of the chats, which
+comes later, is measured by itself. `python -m bench.turns` runs the
 program.
 """
 
@@ -22,13 +23,16 @@ from tests.support.store import running_store
 
 from bench.figures import Figure, Section, announce, figure, progress, table
 from bench.processes import cpu_seconds, rss_bytes
-from bench.resting import ECHO, LIMITS, at_rest, talk
+from bench.resting import ECHO, at_rest, compacted, limits, talk
 from bench.streams import Streams, allow_open_files, get
 
 __all__ = ["measure"]
 
 IDLE_SECONDS = 15.0
 """The interval between two heartbeats of a silent stream, so that each idle reader gets one."""
+
+COMPACT_AFTER_SECONDS = 20.0
+"""Long enough that no log is compacted while turns are measured."""
 
 PUBLISHED = 2_000
 SUBSCRIBERS = 1, 11
@@ -47,15 +51,15 @@ def measure(small: bool) -> Section:
 
 
 async def _measure(stack: ExitStack, directory: Path, count: int, rounds: int) -> list[Figure]:
-    fleet = stack.enter_context(fleet_on_new_store(directory))
-    web, worker = await fleet.add_web(limits=LIMITS), await fleet.add_worker(limits=LIMITS)
+    fleet = stack.enter_context(fleet_on_new_store(directory, limits=limits(COMPACT_AFTER_SECONDS)))
+    web, worker = await fleet.add_web(), await fleet.add_worker()
     store = stack.enter_context(redis.Redis.from_url(fleet.store.url))
     await talk(web, [f"warm-{number}" for number in range(count)], ECHO)
-    await at_rest(store)
+    await compacted(store)
     memory = [rss_bytes(pid) / 1e6 for pid in (web.pid, worker.pid)]
     progress("turns: idle processes")
     empty = [_spent(fleet, web, worker, lambda: time.sleep(IDLE_SECONDS)) for _ in range(rounds)]
-    turns, idle = [], []
+    turns, rests, idle = [], [], []
     for number in range(rounds):
         progress(f"turns: {count} turns, round {number + 1} of {rounds}")
         names = [f"turn-{number}-{each}" for each in range(count)]
@@ -66,6 +70,15 @@ async def _measure(stack: ExitStack, directory: Path, count: int, rounds: int) -
             await at_rest(store)
             after = _clocks(fleet, web, worker)
             turns.append([(b - a) / count for a, b in zip(before, after, strict=True)])
+            began_at = time.monotonic()
+            await compacted(store)
+            waited = time.monotonic() - began_at
+            rests.append(
+                [
+                    (b - a - waited * alone) / count
+                    for a, b, alone in zip(after, _clocks(fleet, web, worker), empty[number], strict=True)
+                ]
+            )
             with_readers = _spent(fleet, web, worker, lambda: time.sleep(IDLE_SECONDS))
             idle.append([(a - b) / count for a, b in zip(with_readers, empty[number], strict=True)])
     published = [_published_us(directory / f"publish-{number}") for number in range(rounds)]
@@ -79,6 +92,10 @@ async def _measure(stack: ExitStack, directory: Path, count: int, rounds: int) -
         *(
             _figure(f"turn {name}", f"CPU of a turn with a reader, {name}", [1e6 * e[i] for e in turns])
             for i, name in enumerate(who)
+        ),
+        *(
+            _figure(f"rest {who[i]}", f"CPU of compacting a chat at rest, {who[i]}", [1e6 * e[i] for e in rests])
+            for i in (1, 2)
         ),
         _figure("reader web", "CPU of an idle reader a second, web", [1e6 * e[0] for e in idle]),
         _figure("reader store", "CPU of an idle reader a second, store", [1e6 * e[2] for e in idle]),

@@ -22,7 +22,7 @@ KEYS = Keys(16).chat("c1")
 
 @pytest.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
-    with fleet_on_new_store(tmp_path) as opened:
+    with fleet_on_new_store(tmp_path, limits={"COMPACT_AFTER_SECONDS": "0"}) as opened:
         await opened.open(workers=1)
         yield opened
 

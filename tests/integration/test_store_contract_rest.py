@@ -11,7 +11,7 @@ from threadcast.chat.entries import RawEntry
 from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS, RESUME_MAX_BYTES, RESUME_SECONDS
 from threadcast.store.embedded.server_process import ServerProcess
 from threadcast.store.memory.store import MemoryStore
-from threadcast.store.ports import Appended, Compacted, Fenced, Lost, Released, Store
+from threadcast.store.ports import Appended, Compacted, Released, Store
 from threadcast.store.redis.store import RedisStore
 from threadcast_protocol.wire.ids import Head
 
@@ -20,10 +20,16 @@ pytestmark = pytest.mark.anyio
 SHORT = Compacted(checkpoint=b"a state", version=1, part=b"part 1")
 
 
-async def rested(store: Store, compacted: Compacted = SHORT) -> str:
-    """Release a chat of one entry with its compacted log; returns the head."""
+async def rest(store: Store, head: str, worker: str = "w1", compacted: Compacted = SHORT) -> None:
+    """Release the chat, and compact its log."""
+    assert await store.release(CHAT, worker, head, 9_000_000_000_000) is Released.OK
+    assert await store.compact(CHAT, head, compacted, 9_000_000_000_000, None)
+
+
+async def rested(store: Store) -> str:
+    """Release a chat of one entry, and compact its log; returns the head."""
     head = await consume_all(store, (await owned(store)).head)
-    assert await store.release(CHAT, "w1", head, None, compacted) is Released.OK
+    await rest(store, head)
     return head
 
 
@@ -68,24 +74,54 @@ async def test_an_owner_continues_a_chat_whose_entries_have_expired(store: Store
     loaded = await store.load(CHAT)
     assert loaded.entries[0].before == head
     assert loaded.head == after
-    assert await store.release(CHAT, "w2", after, None, SHORT) is Released.OK
+    await rest(store, after, "w2")
     assert [each.head for each in await store.read_log(CHAT)] == [each.head for each in loaded.entries]
 
 
-async def test_only_the_release_that_succeeds_compacts(store: Store) -> None:
+async def test_only_the_log_that_was_read_is_compacted_and_only_once(store: Store) -> None:
     taken = await owned(store)
-    assert await store.release(CHAT, "w1", taken.head, None, SHORT) is Released.MORE
+    assert not await store.compact(CHAT, "9-9 00000000000000bb 1", SHORT, 1, None)
     head = await consume_all(store, taken.head)
-    with pytest.raises(Fenced):
-        await store.release(CHAT, "w1", taken.head, None, SHORT)
-    with pytest.raises(Lost):
-        await store.release(CHAT, "w9", head, None, SHORT)
+    assert not await store.compact(CHAT, taken.head, SHORT, 1, None)
     assert (await store.load(CHAT)).checkpoint is None
     assert await store.read_history(CHAT) == []
-    assert await store.release(CHAT, "w1", head, None, SHORT) is Released.OK
-    with pytest.raises(Lost):  # a repeated call, as after a lost answer
-        await store.release(CHAT, "w1", head, None, SHORT)
+    await store.release(CHAT, "w1", head, None)
+    for _ in range(2):  # the second call is a repeated one, as after a lost answer
+        assert await store.compact(CHAT, head, SHORT, 1, None)
     assert await store.read_history(CHAT) == [b"part 1"]
+    await owned_again(store)
+    assert not await store.compact(CHAT, head, SHORT, 1, None), "another worker has taken the chat"
+    assert not await store.compact("other", head, SHORT, 1, None)
+
+
+async def test_a_compaction_that_comes_between_a_command_and_its_worker_loses_neither(store: Store) -> None:
+    head = await consume_all(store, (await owned(store)).head)
+    due_ms = await store.now_ms() + 60_000
+    assert await store.release(CHAT, "w1", head, due_ms) is Released.OK
+    await store.post(command("again"))
+    assert await store.compact(CHAT, head, SHORT, due_ms, None)
+    assert [each.chat_id for each in await claim(store, "w2")] == [CHAT], "the chat is still due"
+    after = (await store.take(CHAT, "w2", "wake")).head
+    assert [each.head for each in await store.read_log(CHAT)][-2:] == [head, after]
+    assert len(await store.read_inbox(CHAT, 9)) == 1
+
+
+@pytest.mark.parametrize("short", [SHORT, None], ids=["compacted", "left as it is"])
+async def test_a_chat_whose_log_nobody_compacts_is_due_again_and_then_no_more(
+    store: Store, short: Compacted | None
+) -> None:
+    head = await consume_all(store, (await owned(store)).head)
+    due_ms = await store.now_ms() - 1
+    assert await store.release(CHAT, "w1", head, due_ms) is Released.OK
+    (left,) = await claim(store, "w2")
+    assert (left.chat_id, left.previous) == (CHAT, "")
+    assert await store.release(CHAT, "w2", head, due_ms) is Released.OK
+    assert await store.compact(CHAT, head, short, due_ms, due_ms)
+    assert [each.chat_id for each in await claim(store, "w2")] == [CHAT], "its own timer"
+    assert await store.release(CHAT, "w2", head, due_ms) is Released.OK
+    assert await store.compact(CHAT, head, short, due_ms, None)
+    assert await claim(store, "w2") == []
+    assert ((await store.load(CHAT)).checkpoint is None) == (short is None)
 
 
 async def test_parts_are_added_replaced_and_dropped(store: Store) -> None:
@@ -94,7 +130,7 @@ async def test_parts_are_added_replaced_and_dropped(store: Store) -> None:
     async def with_part(part: bytes, **more: object) -> list[bytes]:
         head = await owned_again_with(part)
         short = structs.replace(SHORT, part=part, **more)
-        assert await store.release(CHAT, "w2", head, None, short) is Released.OK
+        await rest(store, head, "w2", short)
         return await store.read_history(CHAT)
 
     async def owned_again_with(part: bytes) -> str:
@@ -114,7 +150,7 @@ async def test_entries_before_the_trim_are_dropped(store: Store) -> None:
     last = entry(head)
     assert await store.append(last) is Appended.OK
     trim = Head.parse(head).entry_id
-    await store.release(CHAT, "w1", last.head, None, structs.replace(SHORT, trim=trim))
+    await rest(store, last.head, compacted=structs.replace(SHORT, trim=trim))
     assert [each.head for each in await store.read_log(CHAT)] == [head, last.head]
 
 
@@ -126,7 +162,7 @@ async def test_entries_that_an_owner_does_not_know_are_bounded_by_their_bytes(st
         request = structs.replace(entry(head), events=large)
         assert await store.append(request) is Appended.OK
         head = request.head
-    assert await store.release(CHAT, "w1", head, None, SHORT) is Released.OK
+    await rest(store, head)
     kept: list[RawEntry] = []
     while page := await store.read_log(CHAT, after=kept[-1].entry_id if kept else None):
         kept += page
@@ -162,7 +198,7 @@ async def test_the_keys_of_a_chat_at_rest_live_as_long_as_they_must(valkey_serve
             assert seconds("log", "recent") == [-1, -2]
             expiring = structs.replace(entry(head), lifetime="expire", expire_seconds=100)
             await store.append(expiring)
-            await store.release(CHAT, "w2", expiring.head, None, SHORT)
+            await rest(store, expiring.head, "w2")
             assert all(90 <= each <= 100 for each in seconds(*kept, "recent")), "a temporary chat expires as a whole"
             await store.post(command("r3"))
             assert seconds(*kept) == [-1] * 4
@@ -198,5 +234,5 @@ async def test_a_worker_of_an_older_version_continues_a_chat_at_rest_and_the_nex
         last = await owned_again(store)
         entries = await store.read_log(CHAT)
         assert [each.before for each in entries] == [head, fenced, after, entries[2].head]
-        assert await store.release(CHAT, "w2", last, None, SHORT) is Released.OK
+        await rest(store, last, "w2")
         assert await store.read_log(CHAT) == entries

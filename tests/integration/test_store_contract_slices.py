@@ -72,7 +72,9 @@ async def test_checkpoints_of_every_size_replace_each_other(store: Store) -> Non
         head = request.head
         loaded = await store.load(CHAT)
         assert loaded.checkpoint == (head, 3, large(seed, size)) and not loaded.entries and loaded.is_whole
-    assert await store.release(CHAT, "w1", head, None, Compacted(large(9), 2, None)) is Released.OK
+    assert await store.release(CHAT, "w1", head, None) is Released.OK
+    for _ in range(2):
+        assert await store.compact(CHAT, head, Compacted(large(9), 2, None), 1, None)
     assert (await store.load(CHAT)).checkpoint == (head, 2, large(9))
     await store.post(command("r2"))
     await claim(store, "w2")
@@ -207,16 +209,16 @@ async def test_a_fenced_writer_replaces_no_checkpoint(valkey_store: RedisStore) 
     assert (await store.load(CHAT)).checkpoint == (first.head, 1, large(1))
 
 
-async def test_a_release_without_its_slices_changes_nothing_and_a_full_store_still_releases(torn: Torn) -> None:
+async def test_a_compaction_without_its_slices_changes_nothing(torn: Torn) -> None:
     head = await consume_all(torn, (await owned(torn)).head)
-    compacted = Compacted(large(1), 1, None)
-    torn.cut("stage", 2)
-    with pytest.raises(Unavailable):
-        await torn.release(CHAT, "w1", head, None, compacted)
-    assert (await torn.load(CHAT)).checkpoint is None and await claim(torn, "w2") == []
-    torn.cut("stage", 2, StoreFull("full"))
-    assert await torn.release(CHAT, "w1", head, None, compacted) is Released.OK
-    assert (await torn.load(CHAT)).checkpoint is None
+    assert await torn.release(CHAT, "w1", head, None) is Released.OK
+    for trouble, told in ((None, Unavailable), (StoreFull("full"), StoreFull)):
+        torn.cut("stage", 2, trouble)
+        with pytest.raises(told):
+            await torn.compact(CHAT, head, Compacted(large(1), 1, None), 1, None)
+        assert (await torn.load(CHAT)).checkpoint is None
+    assert await torn.compact(CHAT, head, Compacted(large(1), 1, None), 1, None)
+    assert (await torn.load(CHAT)).checkpoint == (head, 1, large(1))
 
 
 async def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_again(valkey_store: RedisStore) -> None:
@@ -297,7 +299,8 @@ async def test_a_long_log_is_trimmed_in_steps(valkey_store: RedisStore, monkeypa
         head = request.head
         lengths.append(await store._redis.send(b"XLEN", keys.log))
     assert all(0 < before - after <= 300 for before, after in itertools.pairwise(lengths))
-    assert await store.release(CHAT, "w1", head, None, Compacted(b"state", 1, None)) is Released.OK
+    assert await store.release(CHAT, "w1", head, None) is Released.OK
+    assert await store.compact(CHAT, head, Compacted(b"state", 1, None), 1, None)
     assert 200 <= await store._redis.send(b"XLEN", keys.recent) <= 300
     assert (await store.load(CHAT)).checkpoint == (head, 1, b"state")
 

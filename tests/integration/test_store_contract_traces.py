@@ -61,18 +61,26 @@ async def test_only_the_newest_records_are_kept(store: Store) -> None:
     assert (kept[0].key, kept[-1].key) == ("key-1", f"key-{TRACES_MAX_COUNT}")
 
 
-async def test_a_record_is_replaced_once_and_by_a_record_of_its_chat_alone(store: Store) -> None:
+async def test_the_newest_records_are_replaced_once_and_by_records_of_their_chat_alone(store: Store) -> None:
     await owned(store)
-    assert await store.last_trace(CHAT, "ann") is None
-    assert await put(store, 1, 2)
-    last = await store.last_trace(CHAT, "ann")
-    assert last == record(2)
-    assert await store.last_trace(CHAT, "bob") is None
-    assert not await store.put_traces(CHAT, "bob", [record(9)], HOUR_SECONDS, replaces=last.key)
-    assert await store.put_traces(CHAT, "ann", [record(3)], HOUR_SECONDS, replaces=last.key)
-    assert not await store.put_traces(CHAT, "ann", [record(4)], HOUR_SECONDS, replaces=last.key)
-    assert not await store.put_traces(CHAT, "ann", [record(4)], HOUR_SECONDS, replaces=record(1).key)
-    assert await store.read_traces(CHAT, "ann") == [record(1), record(3)]
+    assert await store.newest_traces(CHAT, "ann", 9) == []
+    assert await put(store, 1, 2, 3)
+    assert await store.newest_traces(CHAT, "ann", 9) == [record(1), record(2), record(3)]
+    newest = await store.newest_traces(CHAT, "ann", 2)
+    assert newest == [record(2), record(3)]
+    assert await store.newest_traces(CHAT, "bob", 9) == []
+
+    async def replace(owner: str, *keys: str) -> bool:
+        return await store.put_traces(CHAT, owner, [record(4)], HOUR_SECONDS, keys)
+
+    keys = [each.key for each in newest]
+    assert not await replace("bob", *keys)
+    assert not await replace("ann", *reversed(keys))
+    assert not await replace("ann", keys[0])
+    assert not await replace("ann", "key-0", "key-1", *keys)
+    assert await replace("ann", *keys)
+    assert not await replace("ann", *keys), "a repeat, as after a lost answer"
+    assert await store.read_traces(CHAT, "ann") == [record(1), record(4)]
 
 
 async def test_records_of_an_older_version_are_read_and_deleted(valkey_server: ServerProcess) -> None:

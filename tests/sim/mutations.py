@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
 from tests.sim.agent_mutations import AGENT_RULES
+from tests.sim.rest_mutations import REST_RULES
 from tests.sim.rules import Put, Rule
 from tests.sim.store import SimStore, Way
 from threadcast.actor import actor as actor_module
@@ -21,7 +22,7 @@ from threadcast.actor.actor import Actor
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.former_owner import FormerOwner
 from threadcast.actor.silent_owners import SilentOwners
-from threadcast.actor.worker_context import Cached, StateCache
+from threadcast.actor.state_cache import Cached, StateCache
 from threadcast.actor.writer import Writer
 from threadcast.agent_loop import recovery
 from threadcast.agent_loop.history.kept_view import KeptView
@@ -37,7 +38,6 @@ from threadcast.store.ports import (
     Appended,
     AppendRequest,
     Beat,
-    Compacted,
     EndedLeases,
     InboxEntry,
     LogMessage,
@@ -188,12 +188,12 @@ def _no_nonce(put: Put) -> None:
 
 def _leave_with_commands(put: Put) -> None:
     async def release(
-        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
     ) -> Released:
         chat = self.chat(chat_id)
         held, chat.inbox = chat.inbox, {}
         try:
-            return await MemoryStore.release(self, chat_id, worker, head, when_ms, compacted)
+            return await MemoryStore.release(self, chat_id, worker, head, when_ms)
         finally:
             chat.inbox = held
 
@@ -202,21 +202,21 @@ def _leave_with_commands(put: Put) -> None:
 
 def _release_any_head(put: Put) -> None:
     async def release(
-        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
     ) -> Released:
-        return await MemoryStore.release(self, chat_id, worker, self.chat(chat_id).head, when_ms, compacted)
+        return await MemoryStore.release(self, chat_id, worker, self.chat(chat_id).head, when_ms)
 
     put(SimStore, "release", release)
 
 
 def _anybody_releases(put: Put) -> None:
     async def release(
-        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+        self: SimStore, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
     ) -> Released:
         owner = self.bucket.own.get(chat_id)
         if owner is None:
             raise Lost(chat_id)
-        return await MemoryStore.release(self, chat_id, owner, self.chat(chat_id).head, when_ms, compacted)
+        return await MemoryStore.release(self, chat_id, owner, self.chat(chat_id).head, when_ms)
 
     put(SimStore, "release", release)
 
@@ -409,6 +409,7 @@ RULES = (
     Rule("relay: contiguity by the entry before", "slow", _fold_by_id),
     Rule("relay: position check", "slow", _no_position_check),
     Rule("relay: a reload changes all or nothing", "net", _half_a_reload, 2_000),
+    *REST_RULES,
     *SILENCE_RULES,
     *AGENT_RULES,
 )

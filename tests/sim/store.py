@@ -26,6 +26,7 @@ from threadcast.store.ports import (
     Appended,
     AppendRequest,
     Claimed,
+    Compacted,
     DueBell,
     EndedLeases,
     Fenced,
@@ -153,6 +154,15 @@ class SimStore(MemoryStore):
         if ended.count:
             self._world.silence.judged(worker, owner)
         return ended
+
+    async def compact(
+        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
+    ) -> bool:
+        was_compacted = self.chat(chat_id).is_compacted
+        is_done = await super().compact(chat_id, head, compacted, due_ms, when_ms)
+        COUNTS["log compacted" if is_done else "log to compact has grown"] += 1
+        COUNTS["compaction repeated"] += is_done and was_compacted
+        return is_done
 
     async def take(self, chat_id: str, worker: str, why: str) -> Taken:
         self._world.silence.takes(worker, why)
@@ -379,13 +389,15 @@ _CALLS: dict[str, Callable[..., str]] = {
     "post": lambda request: f"{request.request_id} {request.nonce}",
     "meta": lambda chat_id: chat_id,
     "delete": lambda chat_id, owner, nonce: chat_id,
+    "check_buckets": _nothing,
     "claim": _nothing,
     "silent_owners": _nothing,
     "end_leases": lambda bucket, worker, owner, cursor: owner,
     "claim_chat": lambda chat_id, worker, lease_ms: "",
     "take": lambda chat_id, worker, why: why,
     "beat": _nothing,
-    "release": lambda chat_id, worker, head, when_ms, compacted=None: "" if when_ms is None else f"until {when_ms}",
+    "release": lambda chat_id, worker, head, when_ms, measures: "" if when_ms is None else f"until {when_ms}",
+    "compact": lambda chat_id, head, compacted, due_ms, when_ms: "left as it is" if compacted is None else "",
     "handover": lambda chat_id, worker, delay_ms: f"{delay_ms}",
     "quarantine": _nothing,
     "now_ms": _nothing,

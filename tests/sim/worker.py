@@ -17,9 +17,11 @@ from tests.sim.clock import LEASE_SECONDS
 from tests.sim.loop import Process
 from tests.sim.people import PERSON
 from tests.sim.tally import COUNTS
-from threadcast.actor.host import Host, LeaseTimings
+from threadcast.actor.host import Host
+from threadcast.actor.lease_timings import LeaseTimings
 from threadcast.actor.run_slots import Rank, RunSlots
-from threadcast.actor.worker_context import Cached, StateCache, WorkerContext
+from threadcast.actor.state_cache import Cached, StateCache
+from threadcast.actor.worker_context import WorkerContext
 from threadcast.chat.owner_state import OwnerState
 from threadcast.profiles.profile import ChatTools, Profile, Profiles
 from threadcast.providers.base import AGENTS
@@ -40,6 +42,10 @@ least."""
 LOOK_TIMINGS = LeaseTimings(lease_seconds=LEASE_SECONDS, beat_seconds=0.31, sweep_seconds=0.2)
 """Timings of schedules in which workers look for silent owners. Sweeps are nearly as frequent as in the product,
 because each sweep looks."""
+
+
+COMPACT_AFTER_SECONDS = (0.0, 0.3, 3.0)
+"""Logs are compacted at once, between two commands, or when most people have left."""
 
 
 class _Cache(StateCache):
@@ -132,7 +138,7 @@ class Worker(Process):
             data_dir=".",
             new_id=self.new_id,
             cache=_Cache(),
-            limits=Limits(drain_seconds=2.0),
+            limits=Limits(drain_seconds=2.0, compact_after_seconds=COMPACT_AFTER_SECONDS[world.plan.seed % 3]),
             slots=scarce_slots(world, name),
         )
         self.worker_context = context

@@ -21,7 +21,9 @@ from threadcast.actor.actor import Actor
 from threadcast.actor.claim_gate import ClaimGate
 from threadcast.actor.end import End
 from threadcast.actor.former_owner import FormerOwner
-from threadcast.actor.host import Host, LeaseTimings
+from threadcast.actor.host import Host
+from threadcast.actor.lease_timings import LeaseTimings
+from threadcast.actor.traces import Traces
 from threadcast.actor.worker_context import WorkerContext
 from threadcast.actor.writer import Writer
 from threadcast.agent_loop.plan import advance
@@ -120,6 +122,7 @@ class Harness:
         self._ids = itertools.count(1)
         self._contexts: dict[str, WorkerContext] = {}
         self.limits = Limits()
+        self.linger_seconds = 0.0  # most tests wait for a release
         self._title_model = title_model
 
     def new_id(self, prefix: str) -> str:
@@ -139,12 +142,17 @@ class Harness:
                 title_model=self._title_model,
                 new_id=new_id or self.new_id,
                 limits=self.limits,
+                linger_seconds=self.linger_seconds,
             )
         return self._contexts[worker]
 
     def use_gate(self, worker: str, gate: ClaimGate) -> None:
         """Use this gate to decide whether the worker takes new chats."""
         self._contexts[worker] = replace(self.worker_context(worker), gate=gate)
+
+    def use_traces(self, worker: str, traces: Traces) -> None:
+        """Keep the traces of this worker's runs."""
+        self._contexts[worker] = replace(self.worker_context(worker), traces=traces)
 
     async def post(self, *commands: Command, chat_id: str = CHAT, owner: str = LOCAL.id) -> None:
         for command in commands:
@@ -191,6 +199,21 @@ class Harness:
         actor = await self.actor(worker, chat_id)
         with anyio.fail_after(DEADLINE_SECONDS):
             return await actor.run()
+
+    @asynccontextmanager
+    async def compacting(self, worker: str) -> AsyncIterator[None]:
+        """Compact the logs of the chats that this worker has released beside the block."""
+        context = self.worker_context(worker)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(context.rests.run, context.store, context.cache, context.traces, context.metrics)
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def compacted(self, chat_id: str = CHAT) -> None:
+        """Wait until the chat's log is compacted."""
+        with anyio.fail_after(DEADLINE_SECONDS):
+            while not self.store._chats[chat_id].is_compacted:
+                await anyio.sleep(0.005)
 
     @asynccontextmanager
     async def owning(

@@ -23,6 +23,7 @@ from threadcast.store.ports import (
     Beat,
     BlobOutcome,
     BlobPut,
+    BucketStatus,
     ChatMeta,
     Claimed,
     Compacted,
@@ -203,6 +204,9 @@ class FaultyStore(MemoryStore):
     async def load(self, chat_id: str) -> Loaded:
         return await self._through("load", partial(super().load, chat_id))
 
+    async def check_buckets(self, buckets: Sequence[int]) -> list[BucketStatus]:
+        return await self._through("check_buckets", partial(super().check_buckets, buckets))
+
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         return await self._through("claim", partial(super().claim, bucket, worker, limit, lease_ms, waited_ms))
 
@@ -216,9 +220,14 @@ class FaultyStore(MemoryStore):
         return await self._through("beat", partial(super().beat, worker, lease_ms, chats))
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
     ) -> Released:
-        return await self._through("release", partial(super().release, chat_id, worker, head, when_ms, compacted))
+        return await self._through("release", partial(super().release, chat_id, worker, head, when_ms))
+
+    async def compact(
+        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
+    ) -> bool:
+        return await self._through("compact", partial(super().compact, chat_id, head, compacted, due_ms, when_ms))
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         await self._through("handover", partial(super().handover, chat_id, worker, delay_ms))

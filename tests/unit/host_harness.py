@@ -6,7 +6,7 @@ import anyio.lowlevel
 from tests.support.reader import Watcher
 from tests.unit.actor_harness import Harness, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
-from threadcast.actor.host import LeaseTimings
+from threadcast.actor.lease_timings import LeaseTimings
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.events import ThreadUpdated
 
@@ -33,7 +33,7 @@ TITLE = encode([ThreadUpdated(title="x")])
 
 async def swept(harness: Harness) -> None:
     """Wait until the first sweep is complete and nothing is due."""
-    await harness.store.called("claim", BUCKETS)
+    await harness.store.called("check_buckets", 1)
     await anyio.lowlevel.checkpoint()
 
 

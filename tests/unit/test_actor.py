@@ -13,7 +13,6 @@ from threadcast.actor.run_task import STOP_SECONDS
 from threadcast.chat.entries import FORMAT_VERSION
 from threadcast.providers.base import Delta, Finished, Request, TextDelta
 from threadcast.providers.demo.models import Demo
-from threadcast.store.history import state_at
 from threadcast.store.memory.store import MemoryStore
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.events import Ack, ThreadUpdated
@@ -112,17 +111,19 @@ async def test_a_command_that_came_while_the_chat_was_given_back_is_answered(har
     assert [text for role, text in await harness.texts() if role == "user"] == ["one", "two"]
 
 
-async def test_a_command_does_not_wait_for_the_compaction_of_its_chat(harness: Harness) -> None:
+async def test_an_idle_actor_keeps_its_chat_for_a_moment_so_that_a_program_goes_on_at_once() -> None:
+    harness = Harness()
+    harness.linger_seconds = DEADLINE_SECONDS
     await harness.post(say("one"))
     actor = await harness.actor("w1")
-    held = harness.store.hold("read_log")  # never released: the first compaction has to be given up
     async with harness.owning(actor) as owner:
-        await held.entered()
+        await harness.until_rest()
         await harness.post(say("two"))
         actor.notify()
-        assert await owner.over() is End.RELEASED
-    assert [text for role, text in await harness.texts() if role == "user"] == ["one", "two"]
-    assert await harness.folded_log() == await harness.state()
+        await harness.until_rest(runs=2)
+        actor.drain()
+        assert await owner.over() is End.HANDED_OVER
+    assert (harness.store.calls["take"], harness.store.calls["release"]) == (1, 0)
 
 
 async def test_a_signal_that_comes_while_the_inbox_is_being_read_is_not_forgotten(harness: Harness) -> None:
@@ -322,21 +323,6 @@ async def test_a_paused_run_is_given_back_and_goes_on_with_another_worker() -> N
     assert await harness.own("w2", decision("call_1_0")) is End.RELEASED
     assert tool.began == 1
     assert (await harness.state()).runtime.outcome == "complete"
-
-
-@pytest.mark.parametrize("workers", [("w1",), ("w1", "w2")], ids=["from the cache", "loaded"])
-async def test_over_many_short_ownerships_the_log_is_compacted_and_trimmed_as_in_one(
-    harness: Harness, workers: tuple[str, ...]
-) -> None:
-    for number in range(40):
-        await harness.post(params(f"p{number}", context={"x": f"{number} " + "y" * 60_000}))
-        await harness.own(workers[number % len(workers)])
-    assert (await harness.store.load(CHAT)).entries == [], "the checkpoint contains the whole log"
-    assert ((await harness.state()).thread.context or {})["x"].startswith("39 ")
-    assert (await state_at(harness.store, CHAT, 20)).position == 20
-    if len(workers) == 1:
-        log = await harness.store.read_log(CHAT)
-        assert 1_000_000 <= sum(len(entry.events) for entry in log) < 1_400_000, "the beginning was trimmed"
 
 
 async def test_a_tool_sees_the_context_of_its_command_else_the_threads() -> None:

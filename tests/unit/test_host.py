@@ -7,9 +7,10 @@ import pytest
 
 from tests.unit.actor_harness import CHAT, FAST, Harness, abort, params, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
-from tests.unit.host_harness import BELLS_ONLY, BUCKETS, ESSAY, TITLE, swept, writing
+from tests.unit.host_harness import BELLS_ONLY, ESSAY, TITLE, swept, writing
 from threadcast.actor.claim_gate import WAIT_SECONDS, ClaimGate
-from threadcast.actor.host import QUARANTINE_MS, LeaseTimings
+from threadcast.actor.host import QUARANTINE_MS
+from threadcast.actor.lease_timings import LeaseTimings
 from threadcast.chat.entries import Fence
 from threadcast.settings.limits import Limits
 from threadcast.store.memory.store import MemoryStore
@@ -83,10 +84,10 @@ async def test_a_full_host_leaves_the_bell_to_others(harness: Harness) -> None:
     async with harness.watching("other") as watcher, harness.hosting("w1", timings):
         async with harness.watching() as busy:
             await writing(harness, busy)
-        claims = harness.store.calls["claim"]
+        sweeps = harness.store.calls["check_buckets"]
         harness.limits = Limits()
         async with harness.hosting("w2", BELLS_ONLY):
-            await harness.store.called("claim", claims + BUCKETS)
+            await harness.store.called("check_buckets", sweeps + 1)
             await harness.post(say("hello"), chat_id="other")
             await watcher.at_rest(1, DEADLINE_SECONDS)
         assert (await harness.store.read_log("other"))[0].fence == Fence("w2", "wake")
@@ -108,9 +109,9 @@ async def test_a_host_that_is_full_by_its_load_leaves_new_chats_to_others(harnes
     async with harness.watching("other") as watcher, harness.hosting("w1", timings):
         async with harness.watching() as busy:
             await writing(harness, busy)
-        claims = harness.store.calls["claim"]
+        sweeps = harness.store.calls["check_buckets"]
         await harness.post(say("hello"), chat_id="other")
-        await harness.store.called("claim", claims + 3 * BUCKETS)
+        await harness.store.called("check_buckets", sweeps + 3)
         assert await harness.store.read_log("other") == [], "it waits for another worker"
         async with harness.hosting("w2", BELLS_ONLY):
             await watcher.at_rest(1, DEADLINE_SECONDS)
@@ -125,8 +126,8 @@ async def test_a_chat_that_no_other_worker_takes_within_ten_seconds_is_taken_by_
             await writing(harness, busy)
         await harness.post(say("hello"), chat_id="other")
         harness.store.clock.now_ms += int(1_000 * WAIT_SECONDS) - 1_000
-        claims = harness.store.calls["claim"]
-        await harness.store.called("claim", claims + 3 * BUCKETS)
+        sweeps = harness.store.calls["check_buckets"]
+        await harness.store.called("check_buckets", sweeps + 3)
         assert await harness.store.read_log("other") == []
         harness.store.clock.now_ms += 1_000
         await watcher.at_rest(1, DEADLINE_SECONDS)
@@ -149,8 +150,8 @@ async def test_trap_18_a_chat_claimed_while_its_actor_is_just_ending_is_taken_up
         await harness.post(say("one"))
         await held.entered()
         await harness.post(say("two"))
-        claims = harness.store.calls["claim"]
-        await harness.store.called("claim", claims + 2 * BUCKETS)
+        sweeps = harness.store.calls["check_buckets"]
+        await harness.store.called("check_buckets", sweeps + 2)
         held.let_go()
         await watcher.at_rest(2, DEADLINE_SECONDS)
 
@@ -159,7 +160,7 @@ async def test_a_worker_whose_lease_went_to_another_lets_go_and_the_other_goes_o
     harness.store.loses_inbox_signals = True
     async with harness.watching() as watcher, harness.hosting("w1", FAST):
         await writing(harness, watcher)
-        harness.store.away.update({"beat", "claim"})
+        harness.store.away.update({"beat", "check_buckets"})
         claimed: list[Claimed] = []
         while not claimed:  # one beat that was on its way may come first
             harness.store.clock.now_ms += FAST.lease_ms
@@ -221,8 +222,8 @@ async def test_trap_13_a_log_with_a_hole_is_tried_three_times_then_set_aside_and
             harness.store.clock.now_ms += 1_000
         await harness.store.called("quarantine", 1)
         harness.store.clock.now_ms += QUARANTINE_MS - 10_000
-        claims = harness.store.calls["claim"]
-        await harness.store.called("claim", claims + 3 * BUCKETS)
+        sweeps = harness.store.calls["check_buckets"]
+        await harness.store.called("check_buckets", sweeps + 3)
         assert harness.store.calls["take"] == 4, "one by who broke it, three tries, then left alone"
     assert harness.store.calls["append"] == 0
     assert len(await harness.store.read_log(CHAT)) == 5
@@ -235,8 +236,8 @@ async def test_trap_14_a_chat_of_a_newer_version_is_not_claimed_again_and_again(
     harness.store.clock.now_ms += FAST.lease_ms
     async with harness.hosting("w1"):
         await harness.store.called("handover", 1)
-        claims = harness.store.calls["claim"]
-        await harness.store.called("claim", claims + 3 * BUCKETS)
+        sweeps = harness.store.calls["check_buckets"]
+        await harness.store.called("check_buckets", sweeps + 3)
         assert harness.store.calls["take"] == 2
         harness.store.clock.now_ms += 1_000
         await harness.store.called("take", 3)

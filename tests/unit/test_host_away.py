@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 
 from tests.unit.actor_harness import CHAT, FAST, GatedTool, Harness, abort, call, params, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
-from tests.unit.host_harness import BELLS_ONLY, BUCKETS, ESSAY, TITLE, swept, writing
-from threadcast.actor.host import LeaseTimings
+from tests.unit.host_harness import BELLS_ONLY, ESSAY, TITLE, swept, writing
+from threadcast.actor.lease_timings import LeaseTimings
 from threadcast.tools.base import Retry
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ async def test_a_draining_host_takes_no_new_chat_and_gives_back_the_bell_that_it
         await swept(harness)
         assert await host.drain() == 0
         async with harness.hosting("w2", BELLS_ONLY):
-            await harness.store.called("claim", 2 * BUCKETS)
+            await harness.store.called("check_buckets", 2)
             await harness.post(say("hello"))
             await watcher.at_rest(1, DEADLINE_SECONDS)
         assert [entry.fence.worker for entry in await harness.store.read_log(CHAT) if entry.fence] == ["w2"]
@@ -151,8 +151,8 @@ async def test_a_store_that_was_away_ends_nothing(harness: Harness) -> None:
     async with harness.watching() as watcher, harness.hosting("w1"):
         await harness.post(say("write", model=ESSAY))
         await watcher.until(lambda w: "stream_delta" in w.types(), DEADLINE_SECONDS)
-        harness.store.away.update({"append", "beat", "claim"})
-        for name in ("append", "beat", "claim"):
+        harness.store.away.update({"append", "beat", "check_buckets"})
+        for name in ("append", "beat", "check_buckets"):
             await harness.store.called(name, harness.store.calls[name] + 1)
         harness.store.away.clear()
         await watcher.at_rest(1, DEADLINE_SECONDS)
@@ -161,9 +161,9 @@ async def test_a_store_that_was_away_ends_nothing(harness: Harness) -> None:
 
 
 async def test_replies_that_make_no_sense_are_counted_and_do_not_end_a_host(harness: Harness) -> None:
-    harness.store.broken.update({"bell", "mail", "claim"})
+    harness.store.broken.update({"bell", "mail", "check_buckets"})
     async with harness.watching() as watcher, harness.hosting("w1"):
-        for name in ("bell", "mail", "claim"):
+        for name in ("bell", "mail", "check_buckets"):
             await harness.store.called(name, 2)
         harness.store.broken = {"beat"}
         await writing(harness, watcher)
@@ -172,17 +172,20 @@ async def test_replies_that_make_no_sense_are_counted_and_do_not_end_a_host(harn
         await harness.post(abort())
         await watcher.at_rest(1, DEADLINE_SECONDS)
     shown = harness.metrics.render().decode()
-    for kind in ("bell", "mail", "beat", "claim"):
+    for kind in ("bell", "mail", "beat", "check"):
         assert f'threadcast_store_errors_total{{kind="{kind}"}}' in shown
 
 
 async def test_a_bucket_whose_claim_fails_does_not_keep_the_others_waiting(harness: Harness) -> None:
     harness.store.loses_bells = True
-    harness.store.fail("claim", "refused")  # the beat of the first bucket of the first sweep
+    bucket_of = harness.store.bucket_of
+    first = next(name for name in map(str, range(999)) if bucket_of(name) < bucket_of(CHAT))
+    await harness.post(say("hello"), chat_id=first)
+    await harness.post(say("hello"))
+    harness.store.fail("claim", "refused")  # the claim of the first due bucket of the first sweep
     async with harness.watching() as watcher, harness.hosting("w1", BELLS_ONLY):
-        await harness.post(say("hello"))
-        assert harness.store.bucket_of(CHAT) > 0
         await watcher.at_rest(1, DEADLINE_SECONDS)
+    assert await harness.store.read_log(first) == []
 
 
 async def test_a_set_aside_that_fails_does_not_end_a_host(harness: Harness) -> None:

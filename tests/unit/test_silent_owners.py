@@ -11,7 +11,7 @@ import pytest
 from tests.unit.actor_harness import CHAT, Harness, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from threadcast.actor import silent_owners
-from threadcast.actor.host import LeaseTimings
+from threadcast.actor.lease_timings import LeaseTimings
 from threadcast.actor.silent_owners import SilentOwners
 from threadcast.chat.entries import Fence
 from threadcast.store.memory.store import MemoryStore

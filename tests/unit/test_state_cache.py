@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
-from threadcast.actor.worker_context import StateCache
+from threadcast.actor.state_cache import StateCache
 from threadcast.agent_loop.history.kept_view import KeptView
 from threadcast.agent_loop.history.view import view_of
 from threadcast.chat.entry_codec import decode_state, encode_state

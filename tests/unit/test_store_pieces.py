@@ -147,6 +147,7 @@ def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> Non
     leaving = {
         "beat",
         "release",
+        "compact",
         "handover",
         "delete",
         "dead_drop",
@@ -159,7 +160,7 @@ def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> Non
     }
     for name, script in SCRIPTS.items():
         first, second, *_ = script.source.decode().splitlines()
-        reading = name in {"load", "snap_slice", "inbox", "blob_get", "account"}
+        reading = name in {"load", "check_buckets", "snap_slice", "inbox", "blob_get", "account"}
         flags = " flags=no-writes" if reading else " flags=allow-oom" if name in leaving else ""
         assert (first, second.startswith(f"-- {name}: ")) == (f"#!lua{flags}", True)
         assert "-- Repeat: " in script.source.decode() or name == "writable"

@@ -1,5 +1,7 @@
 """A trace refers to messages of the chat, and shows these messages as long as they are unchanged."""
 
+import secrets
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -9,7 +11,13 @@ from threadcast.api import trace_messages
 from threadcast.api.trace_messages import has_references, with_messages
 from threadcast.chat.owner_state import OwnerState, empty_owner_state
 from threadcast.store.compression import compressed
-from threadcast.store.trace_records import COMBINED_MAX_BYTES, COMBINED_TEXT_MAX_BYTES, combined, compose, decompose
+from threadcast.store.trace_records import (
+    COMBINED_TEXT_MAX_BYTES,
+    RECORD_MAX_BYTES,
+    combined,
+    compose,
+    decompose,
+)
 from threadcast_protocol.framing.codec import encode
 from threadcast_protocol.wire.messages import JsonObject, Message
 
@@ -68,12 +76,20 @@ def test_a_long_conversation_is_shown_from_its_end(monkeypatch: pytest.MonkeyPat
     assert (texts(shown), shown["cut"]) == (["ccc", "dddd"], ["messages"])
 
 
-def test_records_are_combined_while_they_are_small() -> None:
+def test_consecutive_records_are_combined_while_they_are_small() -> None:
     small = [make(encode({"run_id": f"r{number}"})) for number, make in enumerate((compose, compose, compressed))]
-    both = combined(small[:2])
-    assert both is not None
-    all_three = combined([both, small[2]])
-    assert all_three is not None and decompose(all_three) == [{"run_id": f"r{number}"} for number in range(3)]
-    assert combined([small[0], compose(encode({"x": "y" * COMBINED_TEXT_MAX_BYTES}))]) is None
-    assert combined([small[0], b"\0" * 2 * COMBINED_MAX_BYTES]) is None
-    assert combined([small[0], b"damaged"]) is None
+    ((count, whole),) = combined(small)
+    assert count == 3 and decompose(whole) == [{"run_id": f"r{number}"} for number in range(3)]
+    ((count, whole),) = combined([whole, small[0]])
+    assert count == 2 and [each["run_id"] for each in decompose(whole)] == ["r0", "r1", "r2", "r0"]
+    large, damaged = compose(encode({"x": "y" * COMBINED_TEXT_MAX_BYTES})), b"damaged"
+    for apart in (large, damaged):
+        assert combined([small[0], apart, small[1]]) == [(1, small[0]), (1, apart), (1, small[1])]
+        assert [number for number, _ in combined([small[0], small[1], apart, small[1], small[0]])] == [2, 1, 2]
+    assert combined([]) == []
+
+
+def test_records_whose_text_hardly_shrinks_stay_apart() -> None:
+    texts = [compose(encode({"x": secrets.token_urlsafe(40_000)})) for _ in range(2)]
+    assert sum(map(len, texts)) > RECORD_MAX_BYTES
+    assert combined(texts) == [(1, each) for each in texts]

@@ -31,15 +31,15 @@ class Store:
         self.has_end = anyio.Event()
 
     async def put_traces(
-        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
+        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, replaces: Sequence[str] = ()
     ) -> bool:
-        self.records = [each for each in self.records if each.key != replaces] + [*records]
+        self.records = [each for each in self.records if each.key not in replaces] + [*records]
         if any(each["kind"] == "end" for stored in records for each in decompose(stored.data)):
             self.has_end.set()
         return True
 
-    async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
-        return self.records[-1] if self.records else None
+    async def newest_traces(self, chat_id: str, owner: str, count: int) -> list[TraceRecord]:
+        return self.records[-count:]
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
         return self.records

@@ -17,19 +17,20 @@ from anyio.abc import TaskGroup
 
 from threadcast.actor.beside import running_beside
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
-from threadcast.actor.compaction import compacted
 from threadcast.actor.end import LONG_MISSING_DELAY_MS, NEWER_VERSION_DELAY_MS, End
 from threadcast.actor.former_owner import FormerOwner
 from threadcast.actor.intake import carry_out, command_of, give_up_first
 from threadcast.actor.orphans import leave_no_orphan
 from threadcast.actor.outbox_sender import OutboxSender
 from threadcast.actor.processes import ChatProcesses, write_ends, write_lost
+from threadcast.actor.rests import rest_of
 from threadcast.actor.retry_policy import RetryPolicy
 from threadcast.actor.run_slots import RunSlot
 from threadcast.actor.run_task import RunTask
 from threadcast.actor.sources import source_of
+from threadcast.actor.state_cache import Cached
 from threadcast.actor.titling import Titling
-from threadcast.actor.worker_context import Cached, WorkerContext
+from threadcast.actor.worker_context import WorkerContext
 from threadcast.actor.writer import Writer
 from threadcast.agent_loop.answer.final import say_final_word
 from threadcast.agent_loop.durable.inputs import durable_agent, lacks_agent
@@ -72,22 +73,18 @@ class Actor:
         self._wake = anyio.Event()
         self._has_inbox_signal = True
         self._is_draining = False
-        self._is_lost = False
-        self._is_fenced = False
-        self._was_cut = False
+        self._is_lost = self._is_fenced = self._was_cut = False
         self._writer: Writer | None = None
         self._run_task: RunTask | None = None
         self._retry_policy = RetryPolicy(context.metrics)
         self._titling = Titling(context, self._on_task_end)
         self._processes = ChatProcesses(context, chat_id, lambda: self._wake.set())
         self._slot = RunSlot(context.slots, chat_id)
-        self._compaction = anyio.CancelScope()
 
     def notify(self) -> None:
-        """Tell the actor that its inbox has a command, which does not wait for a compaction."""
+        """Tell the actor that its inbox has a command."""
         self._has_inbox_signal = True
         self._wake.set()
-        self._compaction.cancel()
 
     def drain(self) -> None:
         """Give the chat to another worker at the next safe point."""
@@ -269,9 +266,9 @@ class Actor:
                 seconds = None if deadline is None else (deadline - writer.now_ms()) / 1000
                 with anyio.move_on_after(seconds):
                     await wake.wait()
-            elif await self._release(writer, deadline):
-                return End.RELEASED
-            else:
+            elif await self._is_left(writer, wake):
+                if await self._release(writer, deadline):
+                    return End.RELEASED
                 self._has_inbox_signal = True
 
     async def _take_commands(self, writer: Writer, tasks: TaskGroup) -> None:
@@ -346,29 +343,31 @@ class Actor:
             await self._run_task.stop()
             self._start(writer, tasks, await writer.commit(self._mend))
 
-    async def _release(self, writer: Writer, when_ms: int | None) -> bool:
-        """Release the chat until `when_ms`, or until its run gets a slot. Returns False if a command arrived meanwhile;
-        the actor then keeps the chat."""
-        store, worker, head = self._context.store, self._context.worker, writer.state.head
+    async def _is_left(self, writer: Writer, wake: anyio.Event) -> bool:
+        """Wait a moment for the next command of a program, unless a run waits for a slot. Returns False if one came."""
         self._slot.free()
-        check_ms = self._slot.check_ms() if writer.state.runtime.waits_for is not None else None
-        when_ms = when_ms if check_ms is None else writer.now_ms() + check_ms
-        with anyio.CancelScope() as self._compaction:
-            short = await self._retry_policy.until_answered(
-                lambda: compacted(store, writer.state, writer.checkpoint_policy)
-            )
-        if self._compaction.cancelled_caught:
-            return False
+        if writer.state.runtime.waits_for is None:
+            with anyio.move_on_after(self._context.linger_seconds):
+                await wake.wait()
+        return not wake.is_set()
+
+    async def _release(self, writer: Writer, when_ms: int | None) -> bool:
+        """Release the chat until `when_ms`, or until its run gets a slot. Returns False if a command has arrived."""
+        context, state, policy = self._context, writer.state, writer.checkpoint_policy
+        now_ms, check_ms = writer.now_ms(), self._slot.check_ms() if state.runtime.waits_for is not None else None
+        when_ms = when_ms if check_ms is None else now_ms + check_ms
+        rest = rest_of(state, policy, writer.owner, now_ms, when_ms, context.limits)
+        due_ms, measures = when_ms if rest is None else rest.due_ms, policy.takes_measure(rest is not None)
         answer = await self._retry_policy.until_answered(
-            lambda: store.release(self.chat_id, worker, head, when_ms, short)
+            lambda: context.store.release(self.chat_id, context.worker, state.head, due_ms, measures=measures)
         )
         if answer is Released.MORE:
             return False
-        if short is not None:
-            writer.checkpoint_policy.move_checkpoint(Head.parse(head).entry_id, len(short.checkpoint), short.trim)
-        self._context.cache.put(writer.state, writer.checkpoint_policy, writer.kept_view)
+        context.cache.put(state, policy, writer.kept_view)
+        if rest is not None:
+            context.rests.add(self.chat_id, rest)
         if check_ms is not None:
-            self._slot.wait(writer.state, check_ms)
+            self._slot.wait(state, check_ms)
         return True
 
     async def _stop_at_safe_point(self, writer: Writer) -> None:
@@ -395,6 +394,6 @@ class Actor:
 
     async def _hand_over(self, delay_ms: int) -> None:
         """Offer the chat to other workers after `delay_ms`. A chat that was lost meanwhile needs no hand-over."""
-        store, worker = self._context.store, self._context.worker
+        handover, worker = self._context.store.handover, self._context.worker
         with suppress(Lost):
-            await self._retry_policy.until_answered(lambda: store.handover(self.chat_id, worker, delay_ms))
+            await self._retry_policy.until_answered(lambda: handover(self.chat_id, worker, delay_ms))

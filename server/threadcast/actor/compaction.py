@@ -1,6 +1,7 @@
-"""Compacts the log of a chat that comes to rest: a checkpoint for the next owner, and a history for earlier states.
+"""Compacts the log of a chat at rest: a checkpoint for the next owner, and a history for earlier states.
 
-The owner calls `compacted` before it releases the chat; the release stores the result in the same step (DESIGN §2).
+`rests.py` calls `compacted` for each chat that has been at rest for a while, and the store puts the result in the place
+of the log in one step (DESIGN §2).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from threadcast.store.ports import Compacted, Loaded, Log
 from threadcast_protocol.fold.reducer import Gap
 from threadcast_protocol.wire.ids import Head
 
-__all__ = ["compacted"]
+__all__ = ["compacted", "is_compacted"]
 
 _T = TypeVar("_T")
 
@@ -42,10 +43,15 @@ THREAD_ABOVE_BYTES = 256 * 1_024
 """The bytes of new events above which the events are compressed in a thread, like a large checkpoint."""
 
 
+def is_compacted(state: OwnerState, policy: CheckpointPolicy) -> bool:
+    """Return whether the log of a chat that rests in this state is compacted."""
+    return state.private.importing is None and policy.compacts_at_rest()
+
+
 async def compacted(store: Log, state: OwnerState, policy: CheckpointPolicy) -> Compacted | None:
     """Return the compacted form of the chat's log up to `state`; None if the log is not compacted. Raises
     Unavailable."""
-    if state.private.importing or not policy.compacts_at_rest():
+    if not is_compacted(state, policy):
         return None
     trim = policy.trim_before()
     try:
@@ -55,7 +61,8 @@ async def compacted(store: Log, state: OwnerState, policy: CheckpointPolicy) -> 
     checkpoint = encode_state(state)
     if part is None:
         return Compacted(checkpoint, state.version, trim)
-    drop_first = 0 if part.number > 0 or replaces_last else _beyond_bound(await store.read_history(state.chat_id))
+    begins_again = part.number == 0 and not replaces_last and part.first > 0
+    drop_first = _beyond_bound(await store.read_history(state.chat_id)) if begins_again else 0
     return Compacted(checkpoint, state.version, trim, encode_part(part), replaces_last, drop_first)
 
 

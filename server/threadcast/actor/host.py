@@ -8,8 +8,7 @@ fences and conditional appends keep the log consistent.
 
 import random
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import anyio
@@ -20,6 +19,7 @@ from threadcast.actor.actor import Actor
 from threadcast.actor.claim_gate import LOOK_SECONDS, WAIT_SECONDS
 from threadcast.actor.end import End
 from threadcast.actor.former_owner import FormerOwner
+from threadcast.actor.lease_timings import LeaseTimings
 from threadcast.actor.run_slots import Rank
 from threadcast.actor.silent_owners import SilentOwners
 from threadcast.actor.worker_context import WorkerContext
@@ -28,7 +28,7 @@ from threadcast.base.boundary import pass_on
 from threadcast.store.ports import Beat, Claimed, Lost, WaitingRun
 from threadcast_protocol.wire.errors import Failed, Unavailable
 
-__all__ = ["Host", "LeaseTimings"]
+__all__ = ["Host"]
 
 _log = structlog.get_logger()
 
@@ -53,27 +53,6 @@ chat, counting begins at zero again."""
 STORE_PAUSE_SECONDS = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTimings:
-    """The duration of a lease, the interval between a worker's heartbeats, and the interval between its sweeps for
-    waiting chats."""
-
-    lease_seconds: float
-    beat_seconds: float
-    sweep_seconds: float
-
-    @classmethod
-    def of_lease(cls, lease_seconds: float) -> "LeaseTimings":
-        """Return the timings for a lease of `lease_seconds`. Three heartbeats fit into a lease, so that two may be
-        lost. The sweeps find a chat soon after its lease has ended. The proportions were measured together (DISPATCH
-        §7: lease 3.5 s, beat 1.1 s, sweep 0.4 s ± 50 %)."""
-        return cls(lease_seconds, lease_seconds * 1.1 / 3.5, lease_seconds * 0.4 / 3.5)
-
-    @property
-    def lease_ms(self) -> int:
-        return int(self.lease_seconds * 1000)
-
-
 class Host:
     """Owns chats until it is cancelled. Call `drain` first to release every chat. Errors of the store do not end the
     host."""
@@ -89,7 +68,7 @@ class Host:
         self._drained = anyio.Event()
         self._kept_at: dict[str, float] = {}  # The last known start of each chat's lease, in monotonic seconds.
         self._beating: set[int] = set()  # Buckets whose heartbeat has no answer yet.
-        self._sweeping: set[int] = set()  # Buckets whose sweep has no answer yet.
+        self._sweeping: set[int] = set()  # The first bucket of each group whose sweep is not over.
         self._silent = SilentOwners(context.store, context.worker, timings.lease_seconds)
         self._tasks: TaskGroup | None = None
         context.slots.begin = self._begin_waiting
@@ -101,6 +80,7 @@ class Host:
 
     async def run(self) -> None:
         """Serve until cancelled. Errors of the store pause the host, but do not end it."""
+        context = self._context
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             tasks.start_soon(self._sweep_forever, tasks)
@@ -109,6 +89,7 @@ class Host:
             tasks.start_soon(self._beat_forever, tasks)
             tasks.start_soon(self._fence_self)
             tasks.start_soon(self._look_at_load)
+            tasks.start_soon(context.rests.run, context.store, context.cache, context.traces, context.metrics)
 
     async def drain(self) -> int:
         """Release every chat at its next safe point. Returns the number of chats that were still owned after
@@ -147,22 +128,35 @@ class Host:
         while True:
             if self._is_open():
                 self._context.slots.look()
-                for bucket in range(self._context.store.buckets):  # all claims are sent in one tick, so in one pipeline
-                    if bucket not in self._sweeping:
-                        tasks.start_soon(self._sweep, bucket, tasks)
-                    tasks.start_soon(self._look, bucket, tasks)
+                for group in self._context.store.bucket_groups:
+                    if group[0] not in self._sweeping:
+                        tasks.start_soon(self._sweep, group, tasks)
             await anyio.sleep(self._timings.sweep_seconds * random.uniform(0.5, 1.5))
 
-    async def _sweep(self, bucket: int, tasks: TaskGroup) -> None:
-        """Claim chats of one bucket. Other buckets neither wait for this bucket nor are affected by its errors."""
-        self._sweeping.add(bucket)
+    async def _sweep(self, group: Sequence[int], tasks: TaskGroup) -> None:
+        """Claim chats, and look for dead owners, in those buckets of a group that need it. Other groups neither wait
+        for this group nor are affected by its errors."""
+        self._sweeping.add(group[0])
         try:
-            await self._claim(bucket, tasks, self._context.store.buckets)
+            found = dict(zip(group, await self._context.store.check_buckets(group), strict=True))
+            for bucket in (bucket for bucket, status in found.items() if status.has_owners):
+                tasks.start_soon(self._look, bucket, tasks)
+            due = [bucket for bucket, status in found.items() if status.has_due]
+            async with anyio.create_task_group() as claims:  # all claims are sent in one tick, so in one pipeline
+                for bucket in due:
+                    claims.start_soon(self._claim_due, bucket, tasks, len(due))
+        except Failed as trouble:
+            self._note("check", trouble)
+            await anyio.sleep(STORE_PAUSE_SECONDS)
+        finally:
+            self._sweeping.discard(group[0])
+
+    async def _claim_due(self, bucket: int, tasks: TaskGroup, claims_count: int) -> None:
+        try:
+            await self._claim(bucket, tasks, claims_count)
         except Failed as trouble:
             self._note("claim", trouble)
             await anyio.sleep(STORE_PAUSE_SECONDS)
-        finally:
-            self._sweeping.discard(bucket)
 
     async def _look(self, bucket: int, tasks: TaskGroup) -> None:
         """Search one bucket for dead owners, and make their chats due."""
@@ -290,6 +284,7 @@ class Host:
         )
         actor = Actor(self._context, chat.chat_id, former)
         self._actors[chat.chat_id] = actor
+        self._context.rests.forget(chat.chat_id)
         self._context.metrics.chats_active.set(len(self._actors))
         if self._is_draining:
             actor.drain()

@@ -2,13 +2,14 @@
 
 The loop and the writer offer records, which `agent_loop/tracing.py` defines. The task masks secrets in them, cuts and
 compresses them in a thread, and stores the records of a chat together. A run never waits for its trace, and a failed
-trace never fails the run; records that cannot be stored are dropped and counted.
+trace never fails the run; records that cannot be stored are dropped and counted. When the chat is at rest, `rests.py`
+has its records combined.
 """
 
 import secrets
 from collections import deque
 from collections.abc import Sequence
-from functools import partial
+from itertools import islice, takewhile
 from typing import TypeVar
 
 import anyio
@@ -16,7 +17,7 @@ import anyio.to_thread
 import structlog
 from msgspec.structs import replace
 
-from threadcast.agent_loop.tracing import OperationsTrace, RoundRecord, Trace, characters_of
+from threadcast.agent_loop.tracing import EndTrace, OperationsTrace, RoundRecord, Trace, characters_of
 from threadcast.base.boundary import pass_on
 from threadcast.base.redaction import Redactor
 from threadcast.base.telemetry import Metrics
@@ -40,12 +41,15 @@ records refer to the messages of the chats' states, so they need little addition
 PUT_MAX_COUNT = 32
 """The maximum number of records in one call to the store: at most 2 MB, which take the store 1 to 2 ms."""
 
+COMBINED_MAX_COUNT = 64
+"""The number of newest records that are read when a chat is at rest, at most 4 MB."""
+
 OPERATIONS_MAX_COUNT = 100
 """The maximum number of a durable agent's operations in one record."""
 
-OPERATIONS_SECONDS = 0.2
-"""Seconds that operations wait for further operations with which they can share a record. If another record follows,
-such as the record of the run's end, waiting operations are stored with it at once."""
+GATHER_SECONDS = 0.2
+"""Seconds that records wait for further records of their run, with which they are stored in one call. The record of the
+run's end is stored at once, with all that wait."""
 
 PUT_SECONDS = 5.0
 """Maximum seconds of a call, including the store's own retries; after this time the records of the call are dropped."""
@@ -78,7 +82,7 @@ class Traces:
             return
         self._queue.append((chat_id, owner, record))
         self._has_some.set()
-        if not isinstance(record, OperationsTrace):
+        if isinstance(record, EndTrace):
             self._is_urgent.set()
 
     def _joins_last(self, chat_id: str, owner: str, record: OperationsTrace) -> bool:
@@ -98,7 +102,7 @@ class Traces:
     async def run(self) -> None:
         while True:
             await self._has_some.wait()
-            with anyio.move_on_after(OPERATIONS_SECONDS):
+            with anyio.move_on_after(GATHER_SECONDS):
                 await self._is_urgent.wait()
             self._has_some, self._is_urgent = anyio.Event(), anyio.Event()
             await self._put_all()
@@ -120,11 +124,7 @@ class Traces:
         try:
             with anyio.fail_after(PUT_SECONDS):
                 ready = await anyio.to_thread.run_sync(compose, records, self._redactor, abandon_on_cancel=True)
-                last = await self._store.last_trace(chat_id, owner)
-                grown = together([last, *ready]) if last is not None else None
-                put = partial(self._store.put_traces, chat_id, owner, ttl_seconds=self._ttl_seconds)
-                if grown is None or last is None or not await put([grown], replaces=last.key):
-                    await put(ready)
+                await self._store.put_traces(chat_id, owner, ready, self._ttl_seconds)
         except (Failed, TimeoutError) as trouble:
             self._drop("store", len(records))
             _log.warning("trace.not_kept", chat_id=chat_id, records=len(records), error=str(trouble))
@@ -132,6 +132,15 @@ class Traces:
             pass_on(wrong)
             self._drop("internal", len(records))
             _log.exception("trace.crashed", chat_id=chat_id)
+
+    async def combine(self, chat_id: str, owner: str) -> None:
+        """Combine the newest records of a chat at rest. Raises Failed."""
+        found = await self._store.newest_traces(chat_id, owner, COMBINED_MAX_COUNT)
+        fewer = await anyio.to_thread.run_sync(together, found)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(found, fewer, strict=False)))
+        if same < len(found):
+            replaces = [each.key for each in found[same:]]
+            await self._store.put_traces(chat_id, owner, fewer[same:], self._ttl_seconds, replaces)
 
     def _drop(self, why: str, count: int) -> None:
         self._metrics.traces_dropped.labels(why).inc(count)
@@ -141,15 +150,20 @@ def compose(records: Sequence[Trace], redactor: Redactor) -> list[TraceRecord]:
     """Return the records as they are stored: JSON with masked secrets, cut to size and compressed; small records are
     stored together."""
     ready = [TraceRecord(each.run_id, secrets.token_hex(8), _fitted(redactor.text(_json(each)))) for each in records]
-    shared = together(ready)
-    return ready if shared is None else [shared]
+    return together(ready)
 
 
-def together(records: Sequence[TraceRecord]) -> TraceRecord | None:
-    """Return one stored record that contains all of these records; None if it would be too large."""
-    data = combined([each.data for each in records])
-    run_ids = {each.run_id for each in records}
-    return None if data is None else TraceRecord(run_ids.pop() if len(run_ids) == 1 else "", secrets.token_hex(8), data)
+def together(records: Sequence[TraceRecord]) -> list[TraceRecord]:
+    """Return the same records in fewer stored records. A stored record that is not combined is the same object."""
+    rest = iter(records)
+    return [_shared(list(islice(rest, count)), data) for count, data in combined([each.data for each in records])]
+
+
+def _shared(parts: Sequence[TraceRecord], data: bytes) -> TraceRecord:
+    if len(parts) == 1:
+        return parts[0]
+    run_ids = {each.run_id for each in parts}
+    return TraceRecord(run_ids.pop() if len(run_ids) == 1 else "", secrets.token_hex(8), data)
 
 
 def _json(record: Trace) -> str:

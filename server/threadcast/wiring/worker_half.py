@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, asynccontextmanager
 import anyio
 import structlog
 
-from threadcast.actor.host import Host, LeaseTimings
+from threadcast.actor.host import Host
+from threadcast.actor.lease_timings import LeaseTimings
 from threadcast.actor.run_slots import RunSlots
 from threadcast.actor.worker_context import WorkerContext
 from threadcast.base.telemetry import Metrics

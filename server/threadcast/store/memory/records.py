@@ -55,7 +55,7 @@ class Chat:
 
     log: list[RawEntry] = field(default_factory=list)
     head: str = ""
-    log_expires_at_ms: int | None = None  # set while the checkpoint contains the whole log
+    log_expires_at_ms: int | None = None
     snap: tuple[str, int, bytes] | None = None
     history: list[bytes] = field(default_factory=list)
     inbox: dict[str, InboxEntry] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Chat:
         self.traces = []
 
     def compact(self, compacted: Compacted, now_ms: int) -> None:
-        """Set the checkpoint and the history, and trim the log, like the script `release`."""
+        """Set the checkpoint and the history, and trim the log, like the script `compact`."""
         self.snap = (self.head, compacted.version, compacted.checkpoint)
         if compacted.part:
             kept = self.history[:-1] if compacted.replaces_last else self.history
@@ -109,6 +109,11 @@ class Chat:
         if size > RESUME_MAX_BYTES:  # the average size gives the number to keep, as in the script
             self.log = self.log[-(len(self.log) * RESUME_MAX_BYTES // size) :]
         self.log_expires_at_ms = now_ms + RESUME_SECONDS * 1_000
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the checkpoint contains the whole log, whose entries expire."""
+        return self.log_expires_at_ms is not None
 
     @property
     def waiting(self) -> WaitingRun | None:

@@ -28,6 +28,7 @@ from threadcast.store.memory.records import Bucket, Chat, in_turn
 from threadcast.store.memory.traces import MemoryTraces
 from threadcast.store.ports import (
     Beat,
+    BucketStatus,
     ChatMeta,
     ChatPage,
     Claimed,
@@ -210,6 +211,15 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
 
     # ownership
 
+    @property
+    def bucket_groups(self) -> Sequence[Sequence[int]]:
+        return [range(self.buckets)]
+
+    async def check_buckets(self, buckets: Sequence[int]) -> list[BucketStatus]:
+        _, _, now = await self._arrive()
+        here = [self._buckets[bucket] for bucket in buckets]
+        return [BucketStatus(any(score <= now for score in each.due.values()), bool(each.owners)) for each in here]
+
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         _, _, now = await self._arrive()
         here = self._buckets[bucket]
@@ -298,17 +308,27 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
         return answer
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
     ) -> Released:
-        chat, bucket, now = await self._arrive_as_owner(chat_id, worker)
+        chat, bucket, _ = await self._arrive_as_owner(chat_id, worker)
         if chat.head != head:
             raise Fenced(chat_id)
         if chat.inbox:
             return Released.MORE
         self._give_up(chat_id, bucket, when_ms)
-        if compacted is not None:
-            chat.compact(compacted, now)
         return Released.OK
+
+    async def compact(
+        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
+    ) -> bool:
+        chat, bucket, now = await self._arrive(chat_id)
+        if chat.head != head:
+            return False
+        if bucket.due.get(chat_id) == due_ms:
+            _make_due(chat_id, bucket, when_ms)
+        if compacted is not None and not chat.is_compacted:
+            chat.compact(compacted, now)
+        return True
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         _, bucket, now = await self._arrive_as_owner(chat_id, worker)
@@ -330,7 +350,11 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
     @staticmethod
     def _give_up(chat_id: str, bucket: Bucket, when_ms: int | None) -> None:
         del bucket.own[chat_id]
-        if when_ms is None:
-            bucket.due.pop(chat_id, None)
-        else:
-            bucket.due[chat_id] = when_ms
+        _make_due(chat_id, bucket, when_ms)
+
+
+def _make_due(chat_id: str, bucket: Bucket, when_ms: int | None) -> None:
+    if when_ms is None:
+        bucket.due.pop(chat_id, None)
+    else:
+        bucket.due[chat_id] = when_ms

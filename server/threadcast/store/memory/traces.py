@@ -23,16 +23,15 @@ class MemoryTraces:
         self._allowances: dict[str, dict[str, int]] = {}
 
     async def put_traces(
-        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
+        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, replaces: Sequence[str] = ()
     ) -> bool:
         chat, _, now = await self._arrive(chat_id)
         if chat.meta.get("owner") != owner or "deleted" in chat.meta:
             return False
-        if replaces:
-            if not chat.traces or chat.traces[-1][1].key != replaces:
-                return False
-            chat.traces = chat.traces[:-1]
-        chat.traces = [*chat.traces, *((owner, record) for record in records)][-TRACES_MAX_COUNT:]
+        first = len(chat.traces) - len(replaces)
+        if first < 0 or [record.key for _, record in chat.traces[first:]] != [*replaces]:
+            return False
+        chat.traces = [*chat.traces[:first], *((owner, record) for record in records)][-TRACES_MAX_COUNT:]
         chat.traces_expire_at_ms = now + ttl_seconds * 1_000
         return True
 
@@ -40,11 +39,9 @@ class MemoryTraces:
         chat, _, _ = await self._arrive(chat_id)
         return each_once(record for whose, record in chat.traces if whose == owner)
 
-    async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
+    async def newest_traces(self, chat_id: str, owner: str, count: int) -> list[TraceRecord]:
         chat, _, _ = await self._arrive(chat_id)
-        if not chat.traces or chat.traces[-1][0] != owner:
-            return None
-        return chat.traces[-1][1]
+        return [record for whose, record in chat.traces[-count:] if whose == owner]
 
     async def spend_allowance(self, principal_id: str, allowance: str, per_hour: int, per_day: int) -> AllowanceSpent:
         _, _, now = await self._arrive()

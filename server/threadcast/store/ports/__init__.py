@@ -20,9 +20,11 @@ from threadcast.store.ports.inbox import Inbox, InboxEntry, Posted, PostKind, Po
 from threadcast.store.ports.index import ChatMeta, ChatPage, Index, ListCursor, list_owner_of
 from threadcast.store.ports.leases import (
     Beat,
+    BucketStatus,
     Claimed,
     Claims,
     Compacted,
+    Compactions,
     DueBell,
     EndedLeases,
     Leases,
@@ -58,11 +60,13 @@ __all__ = [
     "BlobOutcome",
     "BlobPut",
     "Blobs",
+    "BucketStatus",
     "ChatMeta",
     "ChatPage",
     "Claimed",
     "Claims",
     "Compacted",
+    "Compactions",
     "DueBell",
     "EndedLeases",
     "Facts",
@@ -95,5 +99,7 @@ __all__ = [
 ]
 
 
-class Store(Inbox, Log, Claims, Leases, Index, Blobs, TraceRecords, Allowances, Accounts, PubSub, Facts, Protocol):
+class Store(
+    Inbox, Log, Claims, Leases, Compactions, Index, Blobs, TraceRecords, Allowances, Accounts, PubSub, Facts, Protocol
+):
     """Combines all ports. `wiring` opens the whole store; all other code takes only the ports that it needs."""

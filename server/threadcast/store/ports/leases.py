@@ -4,7 +4,7 @@ work."""
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -13,9 +13,11 @@ from threadcast_protocol.wire.ids import EntryId
 
 __all__ = [
     "Beat",
+    "BucketStatus",
     "Claimed",
     "Claims",
     "Compacted",
+    "Compactions",
     "DueBell",
     "EndedLeases",
     "Leases",
@@ -85,7 +87,7 @@ class Released(Enum):
 
 
 class Compacted(msgspec.Struct, frozen=True):
-    """The short form of a log up to its head, which replaces the log when the chat is released (DESIGN §2).
+    """The short form of a log up to its head, which replaces the log of a chat at rest (DESIGN §2).
 
     `checkpoint` is the state at the head, and `version` is the largest format version in the checkpoint. Entries before
     `trim` are deleted at once. The other entries are kept for another RESUME_SECONDS, for readers that resume. `part`
@@ -121,8 +123,23 @@ class WorkerSignals(Messages[str | None], Protocol):
         while the connection for this bucket is lost."""
 
 
+class BucketStatus(NamedTuple):
+    """Whether a bucket has due chats, and whether workers own chats in it."""
+
+    has_due: bool
+    has_owners: bool
+
+
 class Claims(Protocol):
     """Gives each chat that needs a worker to exactly one worker."""
+
+    @property
+    def bucket_groups(self) -> Sequence[Sequence[int]]:
+        """All buckets, in groups that one call can check: those of one server together, those of a cluster one by
+        one."""
+
+    async def check_buckets(self, buckets: Sequence[int]) -> list[BucketStatus]:
+        """Return what there is to do in the buckets of a group."""
 
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         """Take up to `limit` due chats of a bucket. If more chats are due, the chats of the principals are taken in
@@ -156,10 +173,10 @@ class Leases(Protocol):
         """Renew the leases of any number of chats, in any buckets. Each script call renews at most 200 leases."""
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
     ) -> Released:
-        """Release the chat, and make it due again at `when_ms` (None: only when a command arrives). With `compacted`,
-        which must be the short form of the log at `head`, the same step compacts the log. Raises Lost, Fenced."""
+        """Release the chat, and make it due again at `when_ms` (None: only when a command arrives). With `measures`,
+        the chat's size is counted in its owner's account. Raises Lost, Fenced."""
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         """Release the chat in the middle of its work, and make it due again after `delay_ms`. Raises Lost."""
@@ -171,3 +188,14 @@ class Leases(Protocol):
     def inbox_signals(self, worker: str) -> AbstractAsyncContextManager[WorkerSignals]:
         """Subscribe to the inbox signals of this worker. A worker that owns chats must be subscribed, because other
         workers take over the chats of an owner that does not listen."""
+
+
+class Compactions(Protocol):
+    """Compacts the logs of released chats."""
+
+    async def compact(
+        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
+    ) -> bool:
+        """Compact the log of a chat at rest. `compacted` must be the short form of the log at `head`; with None the log
+        stays as it is. If the chat is still due at `due_ms`, as its release has said, it is due at `when_ms` instead.
+        Returns False, and changes nothing, if the chat has another head. Raises Unavailable, StoreFull."""

@@ -31,15 +31,15 @@ class TraceRecords(Protocol):
     """Keeps the traces of runs for a limited time."""
 
     async def put_traces(
-        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
+        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, replaces: Sequence[str] = ()
     ) -> bool:
         """Store records with the owner's chat, and keep all records of the chat for another `ttl_seconds`. The oldest
-        records above TRACES_MAX_COUNT are deleted. If `replaces` is not '', the new records replace the newest record,
-        whose key must be `replaces`. Returns False, and stores nothing, when the owner has no such chat or the newest
-        record has another key."""
+        records above TRACES_MAX_COUNT are deleted. The new records replace the newest records of the chat, whose keys
+        must be `replaces`, oldest first. Returns False, and stores nothing, when the owner has no such chat or the
+        newest records have other keys."""
 
-    async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
-        """Return the newest record of the owner's chat, or None if the chat has no record."""
+    async def newest_traces(self, chat_id: str, owner: str, count: int) -> list[TraceRecord]:
+        """Return up to `count` newest records of the owner's chat, oldest first, which `put_traces` can replace."""
 
     async def read_traces(self, chat_id: str, owner: str) -> list[TraceRecord]:
         """Return the stored records of the owner's chat, oldest first."""

@@ -3,7 +3,8 @@
 `RedisStore` in `store.py` inherits from the class of this module. The hash is in the slot of its chats, so the scripts
 `post`, `blob_put` and `delete` change the hash in the same step as the chat, and no crash makes the hash wrong. An
 append does not count the growth of the log, because counting would cost every append. Instead, a chat is measured when
-its worker releases it. A principal's total is the sum over all buckets, read in one pipeline.
+its worker releases it after much growth, and when its log is compacted. A principal's total is the sum over all
+buckets, read in one pipeline.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Assigns chats to workers in Redis: claim, take, beat, release, hand over, the bell and the inbox signals.
+"""Assigns chats to workers in Redis: claim, take, beat, release, compact, hand over, the bell and the inbox signals.
 
 `RedisStore` in `store.py` inherits from the class of this module. The lease in `due` and `own` only avoids double work;
 the fence that `take` writes decides which worker owns a chat.
@@ -23,6 +23,7 @@ from threadcast.store.bounds import (
 )
 from threadcast.store.ports import (
     Beat,
+    BucketStatus,
     Claimed,
     Compacted,
     DueBell,
@@ -43,7 +44,7 @@ from threadcast.store.redis.slices import staged, unstaged
 from threadcast.store.topology.cluster import Cluster
 from threadcast.store.topology.cluster_bell import cluster_bell, pop_bell
 from threadcast.store.topology.route import hang_up
-from threadcast_protocol.wire.errors import StoreFull, Unavailable
+from threadcast_protocol.wire.errors import Unavailable
 
 __all__ = ["RedisDispatch"]
 
@@ -75,6 +76,16 @@ class RedisDispatch(RedisPart):
     """Assigns chats to workers for `RedisStore`."""
 
     _redis: Redis | Cluster
+
+    @property
+    def bucket_groups(self) -> Sequence[Sequence[int]]:
+        buckets = range(self._keys.buckets)
+        return [(bucket,) for bucket in buckets] if isinstance(self._redis, Cluster) else [buckets]
+
+    async def check_buckets(self, buckets: Sequence[int]) -> list[BucketStatus]:
+        keys = [key for bucket in buckets for key in (self._keys.due(bucket), self._keys.owners(bucket))]
+        found = await self._redis.call("check_buckets", keys)
+        return [BucketStatus(has_due=status in b"13", has_owners=status in b"23") for status in found]
 
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         keys = (self._keys.due(bucket), self._keys.own(bucket), self._keys.bell(bucket), self._keys.owners(bucket))
@@ -156,19 +167,26 @@ class RedisDispatch(RedisPart):
         return dict(zip(chats, map(Beat, codes.decode()), strict=True))
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, compacted: Compacted | None = None
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
     ) -> Released:
         keys = self._keys.chat(chat_id)
-        arguments: list[Value] = [worker, head, b"" if when_ms is None else when_ms]
-        staged_snap = keys.staged_snap(head.partition(" ")[0])
-        slices = 0
+        when: Value = b"" if when_ms is None else when_ms
+        answer = await self._call("release", chat_id, (keys.own, keys.due, keys.head, keys.inbox), worker, head, when)
+        if answer == b"FENCED":
+            raise Fenced(chat_id)
+        return Released(answer.decode())
+
+    async def compact(
+        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
+    ) -> bool:
+        keys = self._keys.chat(chat_id)
+        names = [keys.due, keys.head]
+        arguments: list[Value] = [chat_id, head, due_ms, b"" if when_ms is None else when_ms]
         if compacted is not None:
             composed = await checkpoint.compose(head, compacted.version, compacted.checkpoint)
-            try:
-                slices = await staged(self._redis, staged_snap, composed.slices)
-            except StoreFull:
-                compacted = None  # a chat must be able to rest even when the store's memory is full
-        if compacted is not None:
+            staged_snap = keys.staged_snap(head.partition(" ")[0])
+            slices = await staged(self._redis, staged_snap, composed.slices)
+            names += [keys.snap, keys.log, keys.recent, keys.history, keys.snap_slices, staged_snap]
             arguments += [
                 composed.snap,
                 RESUME_SECONDS,
@@ -181,34 +199,15 @@ class RedisDispatch(RedisPart):
                 TRIM_ENTRIES,
                 RESUME_MAX_BYTES,
             ]
-        answer = await self._call(
-            "release",
-            chat_id,
-            (
-                keys.own,
-                keys.due,
-                keys.head,
-                keys.inbox,
-                keys.snap,
-                keys.log,
-                keys.recent,
-                keys.history,
-                keys.snap_slices,
-                staged_snap,
-            ),
-            *arguments,
-        )
-        if answer == b"FENCED":
-            raise Fenced(chat_id)
+        answer = await self._redis.call("compact", names, *arguments)
         if answer == b"UNSTAGED":
             raise unstaged()
-        if answer != b"LONG":
-            return Released(answer.decode())
-        trim = (b"XTRIM", keys.recent, b"MAXLEN", b"~", RESUME_MAX_ENTRIES, b"LIMIT", TRIM_ENTRIES)
-        with suppress(Unavailable):  # entries that are not trimmed expire
-            while await self._redis.send(*trim):
-                pass
-        return Released.OK
+        if answer == b"LONG":
+            trim = (b"XTRIM", keys.recent, b"MAXLEN", b"~", RESUME_MAX_ENTRIES, b"LIMIT", TRIM_ENTRIES)
+            with suppress(Unavailable):  # entries that are not trimmed expire
+                while await self._redis.send(*trim):
+                    pass
+        return bool(answer != b"NO")
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         keys = self._keys.chat(chat_id)

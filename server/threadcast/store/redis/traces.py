@@ -20,10 +20,10 @@ class RedisTraces(RedisPart):
     """Stores traces and counts allowances for `RedisStore`."""
 
     async def put_traces(
-        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, *, replaces: str = ""
+        self, chat_id: str, owner: str, records: Sequence[TraceRecord], ttl_seconds: int, replaces: Sequence[str] = ()
     ) -> bool:
         keys = self._keys.chat(chat_id)
-        arguments: list[Value] = [owner, ttl_seconds, TRACES_MAX_COUNT, replaces]
+        arguments: list[Value] = [owner, ttl_seconds, TRACES_MAX_COUNT, len(replaces), *replaces]
         arguments += (_stored(owner, record) for record in records)
         return bool(await self._redis.call("trace_put", (keys.meta, keys.traces), *arguments) == b"OK")
 
@@ -32,9 +32,9 @@ class RedisTraces(RedisPart):
         older, found = await self._redis.all([(b"XRANGE", keys.trace, b"-", b"+"), (b"LRANGE", keys.traces, 0, -1)])
         return each_once([*_older_records_of(older, owner), *_records_of(found, owner)])
 
-    async def last_trace(self, chat_id: str, owner: str) -> TraceRecord | None:
-        found = await self._redis.send(b"LRANGE", self._keys.chat(chat_id).traces, -1, -1)
-        return next(iter(_records_of(found, owner)), None)
+    async def newest_traces(self, chat_id: str, owner: str, count: int) -> list[TraceRecord]:
+        found = await self._redis.send(b"LRANGE", self._keys.chat(chat_id).traces, -count, -1)
+        return list(_records_of(found, owner))
 
     async def spend_allowance(self, principal_id: str, allowance: str, per_hour: int, per_day: int) -> AllowanceSpent:
         outcome, wait_ms = await self._redis.call(
