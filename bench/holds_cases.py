@@ -260,7 +260,7 @@ def _next(head: str) -> str:
 async def _rest(store: RedisStore, name: str, head: str, compacted: Compacted) -> None:
     """Release the chat, and compact its log."""
     await store.release(name, WORKER, head, None)
-    assert await store.compact(name, head, compacted, 0, None)
+    assert await store.compact(name, head, compacted)
 
 
 async def _append(

@@ -127,12 +127,12 @@ async def talk(
 
 async def at_rest(store: redis.Redis, settle_seconds: float = SETTLE_SECONDS) -> None:
     """Wait until no worker owns a chat, and none is due."""
-    await _until(lambda: _owned(store) or _due(store, int(1_000 * time.time())), settle_seconds)
+    await _until(lambda: _owned(store) or _count(store, "due"), settle_seconds)
 
 
 async def compacted(store: redis.Redis, settle_seconds: float = SETTLE_SECONDS) -> None:
     """Wait until all chats are at rest, and their logs are compacted."""
-    await _until(lambda: _owned(store) or _due(store, "+inf"), settle_seconds)
+    await _until(lambda: _owned(store) or _count(store, "due") or _count(store, "rests"), settle_seconds)
 
 
 async def _until(others: Callable[[], int], settle_seconds: float) -> None:
@@ -142,8 +142,9 @@ async def _until(others: Callable[[], int], settle_seconds: float) -> None:
     await anyio.sleep(settle_seconds)
 
 
-def _due(store: redis.Redis, until_ms: int | str) -> int:
-    return sum(store.zcount(Keys(16).due(bucket), "-inf", until_ms) for bucket in range(16))
+def _count(store: redis.Redis, name: str) -> int:
+    """Return the chats in a sorted set of all buckets, which older versions may lack."""
+    return sum(store.zcard(Keys(16).due(bucket).removesuffix(b"due") + name.encode()) for bucket in range(16))
 
 
 def _owned(store: redis.Redis) -> int:

@@ -6,12 +6,12 @@ import pytest
 import redis
 from msgspec import structs
 
-from tests.integration.store_fixtures import CHAT, claim, command, consume_all, entry, fresh_url, owned
+from tests.integration.store_fixtures import CHAT, claim, command, consume_all, entry, eventually, fresh_url, owned
 from threadcast.chat.entries import RawEntry
 from threadcast.store.bounds import EMPTY_CHAT_TTL_SECONDS, RESUME_MAX_BYTES, RESUME_SECONDS
 from threadcast.store.embedded.server_process import ServerProcess
 from threadcast.store.memory.store import MemoryStore
-from threadcast.store.ports import Appended, Compacted, Released, Store
+from threadcast.store.ports import Appended, Compacted, Lost, Released, Store
 from threadcast.store.redis.store import RedisStore
 from threadcast_protocol.wire.ids import Head
 
@@ -22,8 +22,8 @@ SHORT = Compacted(checkpoint=b"a state", version=1, part=b"part 1")
 
 async def rest(store: Store, head: str, worker: str = "w1", compacted: Compacted = SHORT) -> None:
     """Release the chat, and compact its log."""
-    assert await store.release(CHAT, worker, head, 9_000_000_000_000) is Released.OK
-    assert await store.compact(CHAT, head, compacted, 9_000_000_000_000, None)
+    assert await store.release(CHAT, worker, head, None, await store.now_ms() + 60_000) is Released.OK
+    assert await store.compact(CHAT, head, compacted)
 
 
 async def rested(store: Store) -> str:
@@ -80,26 +80,25 @@ async def test_an_owner_continues_a_chat_whose_entries_have_expired(store: Store
 
 async def test_only_the_log_that_was_read_is_compacted_and_only_once(store: Store) -> None:
     taken = await owned(store)
-    assert not await store.compact(CHAT, "9-9 00000000000000bb 1", SHORT, 1, None)
     head = await consume_all(store, taken.head)
-    assert not await store.compact(CHAT, taken.head, SHORT, 1, None)
+    assert not await store.compact(CHAT, head, SHORT), "a worker owns the chat"
+    await store.release(CHAT, "w1", head, None, 1)
+    assert not await store.compact(CHAT, taken.head, SHORT)
     assert (await store.load(CHAT)).checkpoint is None
     assert await store.read_history(CHAT) == []
-    await store.release(CHAT, "w1", head, None)
     for _ in range(2):  # the second call is a repeated one, as after a lost answer
-        assert await store.compact(CHAT, head, SHORT, 1, None)
+        assert await store.compact(CHAT, head, SHORT)
     assert await store.read_history(CHAT) == [b"part 1"]
     await owned_again(store)
-    assert not await store.compact(CHAT, head, SHORT, 1, None), "another worker has taken the chat"
-    assert not await store.compact("other", head, SHORT, 1, None)
+    assert not await store.compact(CHAT, head, SHORT), "another worker has taken the chat"
+    assert not await store.compact("other", head, SHORT)
 
 
 async def test_a_compaction_that_comes_between_a_command_and_its_worker_loses_neither(store: Store) -> None:
     head = await consume_all(store, (await owned(store)).head)
-    due_ms = await store.now_ms() + 60_000
-    assert await store.release(CHAT, "w1", head, due_ms) is Released.OK
+    assert await store.release(CHAT, "w1", head, None, 1) is Released.OK
     await store.post(command("again"))
-    assert await store.compact(CHAT, head, SHORT, due_ms, None)
+    assert await store.compact(CHAT, head, SHORT)
     assert [each.chat_id for each in await claim(store, "w2")] == [CHAT], "the chat is still due"
     after = (await store.take(CHAT, "w2", "wake")).head
     assert [each.head for each in await store.read_log(CHAT)][-2:] == [head, after]
@@ -107,21 +106,73 @@ async def test_a_compaction_that_comes_between_a_command_and_its_worker_loses_ne
 
 
 @pytest.mark.parametrize("short", [SHORT, None], ids=["compacted", "left as it is"])
-async def test_a_chat_whose_log_nobody_compacts_is_due_again_and_then_no_more(
+async def test_a_log_that_its_worker_left_goes_to_one_worker_at_a_time_until_it_is_compacted(
     store: Store, short: Compacted | None
 ) -> None:
     head = await consume_all(store, (await owned(store)).head)
-    due_ms = await store.now_ms() - 1
-    assert await store.release(CHAT, "w1", head, due_ms) is Released.OK
-    (left,) = await claim(store, "w2")
-    assert (left.chat_id, left.previous) == (CHAT, "")
-    assert await store.release(CHAT, "w2", head, due_ms) is Released.OK
-    assert await store.compact(CHAT, head, short, due_ms, due_ms)
-    assert [each.chat_id for each in await claim(store, "w2")] == [CHAT], "its own timer"
-    assert await store.release(CHAT, "w2", head, due_ms) is Released.OK
-    assert await store.compact(CHAT, head, short, due_ms, None)
-    assert await claim(store, "w2") == []
+    bucket = store.bucket_of(CHAT)
+
+    async def is_left() -> bool:
+        (status,) = await store.check_buckets([bucket])
+        assert not status.has_due, "no worker has to claim it"
+        return status.has_left_rests
+
+    assert await store.release(CHAT, "w1", head, None, await store.now_ms() + 60_000) is Released.OK
+    assert not await is_left() and await store.left_rests(bucket, 9, 60_000) == []
+    await store.post(command("again"))
+    await claim(store, "w1")
+    head = await consume_all(store, (await store.take(CHAT, "w1", "wake")).head)
+    assert await store.release(CHAT, "w1", head, None, await store.now_ms() - 1) is Released.OK
+    assert await is_left()
+    assert await store.left_rests(bucket, 9, 60_000) == [CHAT]
+    assert not await is_left() and await store.left_rests(bucket, 9, 60_000) == []
+    assert await store.compact(CHAT, head, short)
     assert ((await store.load(CHAT)).checkpoint is None) == (short is None)
+
+
+async def test_the_buckets_of_a_group_are_checked_together(store: Store) -> None:
+    groups = store.bucket_groups
+    assert sorted(bucket for group in groups for bucket in group) == list(range(store.buckets))
+    mine = next(group for group in groups if store.bucket_of(CHAT) in group)
+    at = list(mine).index(store.bucket_of(CHAT))
+    none, due, owned_by_one = (False, False, False), (True, False, False), (False, True, False)
+    assert await store.check_buckets(mine) == [none] * len(mine)
+    await store.post(command())
+    assert await store.check_buckets(mine) == [due if each == at else none for each in range(len(mine))]
+    await claim(store, "w1")
+    assert await store.check_buckets(mine) == [owned_by_one if each == at else none for each in range(len(mine))]
+
+
+@pytest.mark.parametrize("ends", ["taken", "deleted", "compacted"])
+async def test_a_log_that_need_not_be_compacted_any_more_is_left_to_nobody(store: Store, ends: str) -> None:
+    head = await consume_all(store, (await owned(store)).head)
+    assert await store.release(CHAT, "w1", head, None, 1) is Released.OK
+    bucket = store.bucket_of(CHAT)
+    if ends == "taken":
+        await owned_again(store)
+    elif ends == "deleted":
+        assert await store.delete(CHAT, "ann", "n1")
+        assert not await store.compact(CHAT, head, SHORT)
+    else:
+        assert await store.compact(CHAT, head, SHORT)
+    assert await store.left_rests(bucket, 9, 60_000) == []
+
+
+async def test_an_expired_chat_is_lost_to_its_worker_and_leaves_nothing_behind(store: Store) -> None:
+    head = await consume_all(store, (await owned(store)).head)
+    expiring = structs.replace(entry(head), lifetime="expire", expire_seconds=1)
+    assert await store.append(expiring) is Appended.OK
+    assert await store.release(CHAT, "w1", expiring.head, 1) is Released.OK
+
+    async def has_expired() -> bool:
+        return (await store.load(CHAT)).head == ""
+
+    await eventually(has_expired)
+    assert [each.chat_id for each in await claim(store, "w2")] == [CHAT]
+    with pytest.raises(Lost):
+        await store.take(CHAT, "w2", "wake")
+    assert await claim(store, "w2") == []
+    assert (await store.load(CHAT)).head == ""
 
 
 async def test_parts_are_added_replaced_and_dropped(store: Store) -> None:

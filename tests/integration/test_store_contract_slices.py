@@ -74,7 +74,7 @@ async def test_checkpoints_of_every_size_replace_each_other(store: Store) -> Non
         assert loaded.checkpoint == (head, 3, large(seed, size)) and not loaded.entries and loaded.is_whole
     assert await store.release(CHAT, "w1", head, None) is Released.OK
     for _ in range(2):
-        assert await store.compact(CHAT, head, Compacted(large(9), 2, None), 1, None)
+        assert await store.compact(CHAT, head, Compacted(large(9), 2, None))
     assert (await store.load(CHAT)).checkpoint == (head, 2, large(9))
     await store.post(command("r2"))
     await claim(store, "w2")
@@ -215,9 +215,9 @@ async def test_a_compaction_without_its_slices_changes_nothing(torn: Torn) -> No
     for trouble, told in ((None, Unavailable), (StoreFull("full"), StoreFull)):
         torn.cut("stage", 2, trouble)
         with pytest.raises(told):
-            await torn.compact(CHAT, head, Compacted(large(1), 1, None), 1, None)
+            await torn.compact(CHAT, head, Compacted(large(1), 1, None))
         assert (await torn.load(CHAT)).checkpoint is None
-    assert await torn.compact(CHAT, head, Compacted(large(1), 1, None), 1, None)
+    assert await torn.compact(CHAT, head, Compacted(large(1), 1, None))
     assert (await torn.load(CHAT)).checkpoint == (head, 1, large(1))
 
 
@@ -300,7 +300,7 @@ async def test_a_long_log_is_trimmed_in_steps(valkey_store: RedisStore, monkeypa
         lengths.append(await store._redis.send(b"XLEN", keys.log))
     assert all(0 < before - after <= 300 for before, after in itertools.pairwise(lengths))
     assert await store.release(CHAT, "w1", head, None) is Released.OK
-    assert await store.compact(CHAT, head, Compacted(b"state", 1, None), 1, None)
+    assert await store.compact(CHAT, head, Compacted(b"state", 1, None))
     assert 200 <= await store._redis.send(b"XLEN", keys.recent) <= 300
     assert (await store.load(CHAT)).checkpoint == (head, 1, b"state")
 

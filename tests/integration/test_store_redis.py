@@ -292,7 +292,7 @@ async def test_a_chat_comes_to_rest_and_is_compacted_when_the_memory_is_full(
         other.config_set("maxmemory", 1)
         short = Compacted(checkpoint=b"a state", version=1, part=b"part 1")
         assert await own_store.release(CHAT, "w1", head, None) is Released.OK
-        assert await own_store.compact(CHAT, head, short, 1, None)
+        assert await own_store.compact(CHAT, head, short)
         assert (await own_store.load(CHAT)).checkpoint == (head, 1, b"a state")
         assert await own_store.read_history(CHAT) == [b"part 1"]
         assert len(await own_store.read_log(CHAT)) == 2

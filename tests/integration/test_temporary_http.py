@@ -3,6 +3,7 @@ their last change."""
 
 from pathlib import Path
 
+import anyio
 import httpx2
 import pytest
 
@@ -37,7 +38,7 @@ async def set_temporary(fleet: Fleet, chat_id: str, value: bool | None, request_
 
 async def test_a_temporary_chat_is_listed_nowhere_and_expires_an_hour_after_its_last_change(tmp_path: Path) -> None:
     app = Path(__file__).with_name("delegating_tools.py")
-    with fleet_on_new_store(tmp_path) as fleet:
+    with fleet_on_new_store(tmp_path, limits={"COMPACT_AFTER_SECONDS": "0"}) as fleet:
         await fleet.open(workers=0)
         await fleet.add_worker(app)
         async with (
@@ -57,7 +58,9 @@ async def test_a_temporary_chat_is_listed_nowhere_and_expires_an_hour_after_its_
             assert set(waiting.values()) == {TEMPORARY_RUN_TTL_SECONDS} and await listed() == []
             await answer_call(http, tab, 0, chat_id="brief")
             await tab.at_rest()
-            resting = lifetimes(fleet, "brief")
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while "history" not in (resting := lifetimes(fleet, "brief")):
+                    await anyio.sleep(0.05)
             assert {resting.pop("seen"), resting.pop("traces", SEEN_TTL_SECONDS)} == {SEEN_TTL_SECONDS}
             assert set(resting.values()) == {TEMPORARY_CHAT_TTL_SECONDS}
             assert set(resting) <= {*KEYS, "recent", "history"}

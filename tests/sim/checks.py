@@ -255,8 +255,8 @@ def unsettled(world: "World") -> str:
     chat, bucket = world.store.chat("c1"), world.store.bucket
     if chat.inbox:
         return f"the inbox holds {[entry.request_id for entry in chat.inbox.values()]}"
-    if bucket.own or bucket.due:
-        return f"owned {bucket.own}, due {bucket.due}"
+    if bucket.own or bucket.due or bucket.rests:
+        return f"owned {bucket.own}, due {bucket.due}, not compacted {bucket.rests}"
     for reader in world.readers:
         node = reader.node
         here = node.hub._relays.open.get("c1")

@@ -25,7 +25,7 @@ from anyio._backends import _asyncio as anyio_backend
 from tests.sim import waits
 from tests.sim.loop import VirtualLoop
 from tests.sim.tally import COUNTS
-from threadcast.actor import append, host, rests, run_slots, writer
+from threadcast.actor import actor, append, host, rests, run_slots, writer
 from threadcast.actor import checkpoint_policy as checkpoint_policy
 from threadcast.actor import retry_policy as retry_policy_module
 from threadcast.actor.actor import Actor
@@ -60,7 +60,8 @@ _SHORTENED: dict[Any, dict[str, object]] = {
     append: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     retry_policy_module: {"RETRY_FIRST_SECONDS": 0.1, "RETRY_MAX_SECONDS": 0.4, "GIVE_UP_SECONDS": 8.0},
     # A short log already has checkpoints, and is trimmed.
-    rests: {"LEFT_SECONDS": 6.0, "STORE_PAUSE_SECONDS": 0.2},
+    rests: {"LEFT_SECONDS": 6.0, "AWAY_SECONDS": 0.2},
+    actor: {"LEFT_SECONDS": 6.0},
     checkpoint_policy: {
         "CHECKPOINT_MIN_BYTES": 1_500,
         "COMPACT_BYTES": 1_200,

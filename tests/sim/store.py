@@ -90,6 +90,7 @@ def _copy_bucket(bucket: Bucket) -> Bucket:
     return replace(
         bucket,
         due=dict(bucket.due),
+        rests=dict(bucket.rests),
         own=dict(bucket.own),
         owners=dict(bucket.owners),
         chats={owner: dict(chats) for owner, chats in bucket.chats.items()},
@@ -155,11 +156,14 @@ class SimStore(MemoryStore):
             self._world.silence.judged(worker, owner)
         return ended
 
-    async def compact(
-        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
-    ) -> bool:
+    async def left_rests(self, bucket: int, limit: int, again_ms: int) -> list[str]:
+        left = await super().left_rests(bucket, limit, again_ms)
+        COUNTS["log left by another worker"] += len(left)
+        return left
+
+    async def compact(self, chat_id: str, head: str, compacted: Compacted | None) -> bool:
         was_compacted = self.chat(chat_id).is_compacted
-        is_done = await super().compact(chat_id, head, compacted, due_ms, when_ms)
+        is_done = await super().compact(chat_id, head, compacted)
         COUNTS["log compacted" if is_done else "log to compact has grown"] += 1
         COUNTS["compaction repeated"] += is_done and was_compacted
         return is_done
@@ -396,8 +400,9 @@ _CALLS: dict[str, Callable[..., str]] = {
     "claim_chat": lambda chat_id, worker, lease_ms: "",
     "take": lambda chat_id, worker, why: why,
     "beat": _nothing,
-    "release": lambda chat_id, worker, head, when_ms, measures: "" if when_ms is None else f"until {when_ms}",
-    "compact": lambda chat_id, head, compacted, due_ms, when_ms: "left as it is" if compacted is None else "",
+    "release": lambda chat_id, worker, head, when_ms, left_ms: "" if when_ms is None else f"until {when_ms}",
+    "left_rests": _nothing,
+    "compact": lambda chat_id, head, compacted: "left as it is" if compacted is None else "",
     "handover": lambda chat_id, worker, delay_ms: f"{delay_ms}",
     "quarantine": _nothing,
     "now_ms": _nothing,

@@ -33,6 +33,7 @@ RARE = (
     "log compacted",
     "log to compact has grown",
     "compaction repeated",
+    "log left by another worker",
     "checkpoint loaded",
     "timer fired",
     "silent owner judged",

@@ -30,6 +30,7 @@ HANDS_ON = {
 
 BESIDE = {
     "RedisDispatch._beat",  # a heartbeat that is due at the same time
+    "RedisDispatch.check_buckets",  # a sweep, likewise
     "RedisLists.meta",  # the owner of the chat, which a new relay reads
 }
 """Functions of `HANDS_ON` are ignored below these calls of the store, which carry no part of the message."""

@@ -274,6 +274,10 @@ class Harness:
         """Return all events of the log."""
         return [event for entry in await self.store.read_log(chat_id) for event in decode_events(entry.events)]
 
+    async def fences(self, chat_id: str = CHAT) -> list[str]:
+        """Return the workers that took the chat."""
+        return [entry.fence.worker for entry in await self.store.read_log(chat_id) if entry.fence]
+
     async def tool_statuses(self, chat_id: str = CHAT) -> list[str]:
         return [event.status for event in await self.events(chat_id) if isinstance(event, ToolStatus)]
 

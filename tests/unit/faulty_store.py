@@ -220,14 +220,12 @@ class FaultyStore(MemoryStore):
         return await self._through("beat", partial(super().beat, worker, lease_ms, chats))
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, left_ms: int | None = None
     ) -> Released:
-        return await self._through("release", partial(super().release, chat_id, worker, head, when_ms))
+        return await self._through("release", partial(super().release, chat_id, worker, head, when_ms, left_ms))
 
-    async def compact(
-        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
-    ) -> bool:
-        return await self._through("compact", partial(super().compact, chat_id, head, compacted, due_ms, when_ms))
+    async def compact(self, chat_id: str, head: str, compacted: Compacted | None) -> bool:
+        return await self._through("compact", partial(super().compact, chat_id, head, compacted))
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         await self._through("handover", partial(super().handover, chat_id, worker, delay_ms))

@@ -175,6 +175,23 @@ async def test_after_a_command_was_given_up_the_next_one_has_its_own_three_tries
     assert await harness.refusals() == {"poison": "poison"}
 
 
+async def test_workers_that_die_while_a_chat_has_no_work_do_not_count_against_its_next_command() -> None:
+    harness = Harness()
+    harness.linger_seconds = DEADLINE_SECONDS
+    await harness.post(say("hello"))
+    for worker in ("w0", "w1", "w2", "w3"):
+        async with harness.owning(worker):
+            await harness.until_rest()
+            with anyio.fail_after(DEADLINE_SECONDS):
+                while (await harness.state()).private.attempts or worker not in await harness.fences():
+                    await anyio.sleep(0.005)
+    harness.linger_seconds = 0.0
+    await harness.post(say("innocent"))
+    await killed_before_its_effect(harness, "w4")
+    assert await harness.own("w5") is End.RELEASED
+    assert await harness.refusals() == {}
+
+
 # fenced, lost
 
 

@@ -1,5 +1,7 @@
 """Chats at rest: the worker that released a chat compacts its log after a while, else another worker does."""
 
+import math
+
 import anyio
 import pytest
 from msgspec.structs import replace
@@ -7,13 +9,11 @@ from msgspec.structs import replace
 from tests.unit.actor_harness import CHAT, Harness, params, say
 from tests.unit.faulty_store import DEADLINE_SECONDS
 from threadcast.actor import rests
-from threadcast.actor.checkpoint_policy import MEASURE_BYTES, CheckpointPolicy
+from threadcast.actor.checkpoint_policy import GROWN_BYTES, GROWN_EVENTS, CheckpointPolicy
 from threadcast.actor.end import End
-from threadcast.actor.rests import LEFT_SECONDS, Rest, Rests, rest_of
+from threadcast.actor.rests import LEFT_SECONDS, Rest, Rests
 from threadcast.actor.traces import Traces
 from threadcast.base.redaction import Redactor
-from threadcast.chat.owner_state import empty_owner_state
-from threadcast.settings.limits import Limits
 from threadcast.store.history import state_at
 from threadcast.store.trace_records import decompose
 from threadcast_protocol.wire.ids import EntryId, Head
@@ -29,8 +29,9 @@ def harness() -> Harness:
     return made
 
 
-def due_ms(harness: Harness) -> int | None:
-    return harness.store._buckets[harness.store.bucket_of(CHAT)].due.get(CHAT)
+def left_ms(harness: Harness) -> int | None:
+    """Return when another worker may compact the log; None if nobody has to."""
+    return harness.store._buckets[harness.store.bucket_of(CHAT)].rests.get(CHAT)
 
 
 async def called(harness: Harness, name: str, times: int = 1) -> None:
@@ -64,7 +65,7 @@ async def test_a_state_that_has_left_the_cache_is_loaded(harness: Harness) -> No
     async with harness.compacting("w1"):
         await harness.compacted()
     assert (await harness.store.load(CHAT)).checkpoint is not None
-    assert due_ms(harness) is None
+    assert left_ms(harness) is None
 
 
 async def test_a_chat_that_is_owned_again_is_not_compacted_until_it_rests(harness: Harness) -> None:
@@ -94,7 +95,7 @@ async def test_a_chat_that_its_worker_owns_again_is_forgotten_at_once(harness: H
         await harness.post(say("two", model="demo/hang?rate=0"))
         await called(harness, "take", 2)
         with anyio.fail_after(DEADLINE_SECONDS):
-            while known._rests:
+            while known._later:
                 await anyio.sleep(0.005)
 
 
@@ -108,13 +109,31 @@ async def test_a_log_that_its_worker_does_not_compact_is_compacted_by_another_wo
         async with harness.compacting("w1"):
             await called(harness, "compact")
         harness.store.away.clear()
-    left_ms = due_ms(harness)
-    assert left_ms is not None and left_ms - harness.store.clock.now_ms == pytest.approx(1_000 * LEFT_SECONDS, rel=0.1)
-    harness.store.clock.now_ms = left_ms
-    assert await harness.own("w2") is End.RELEASED
-    async with harness.compacting("w2"):
+    left = left_ms(harness)
+    assert left is not None and left - harness.store.clock.now_ms == pytest.approx(1_000 * LEFT_SECONDS, rel=0.1)
+    head = (await harness.state()).head
+    async with harness.hosting("w2"):
+        await called(harness, "check_buckets", 2)
+        harness.store.clock.now_ms = left
         await harness.compacted()
-    assert due_ms(harness) is None
+    assert left_ms(harness) is None
+    assert (await harness.state()).head == head, "no worker has taken the chat"
+
+
+async def test_a_log_that_was_left_is_not_compacted_while_a_worker_owns_its_chat(harness: Harness) -> None:
+    await harness.own("w1", say("one"))
+    known = harness.worker_context("w2").rests
+    left = left_ms(harness)
+    assert left is not None
+    harness.store.clock.now_ms = left
+    await known.take_over(harness.store.bucket_of(CHAT), harness.store)
+    await harness.post(say("two"))
+    await harness.claim("w1")
+    taken = await harness.store.take(CHAT, "w1", "wake")
+    async with harness.compacting("w2"):
+        await called(harness, "compact")
+    assert (await harness.store.load(CHAT)).checkpoint is None
+    assert (await harness.state()).head == taken.head
 
 
 async def test_a_log_that_cannot_be_compacted_is_left_as_it_is_and_not_tried_by_each_worker(harness: Harness) -> None:
@@ -123,7 +142,7 @@ async def test_a_log_that_cannot_be_compacted_is_left_as_it_is_and_not_tried_by_
     async with harness.compacting("w1"):
         await called(harness, "compact")
         with anyio.fail_after(DEADLINE_SECONDS):
-            while due_ms(harness) is not None:
+            while left_ms(harness) is not None:
                 await anyio.sleep(0.005)
         harness.store.broken.clear()
         await harness.own("w1", say("two"))
@@ -151,23 +170,41 @@ async def test_chats_beyond_the_bound_are_left_to_other_workers(monkeypatch: pyt
     monkeypatch.setattr(rests, "REMEMBERED_MAX", 2)
     known = Rests()
     for name in ("a", "b", "a", "c"):
-        known.add(name, Rest(0.0, "ann", "", 0, None))
-    assert [*known._rests] == ["a", "c"]
+        known.add(name, Rest(math.inf))
+    assert [*known._later] == ["a", "c"]
 
 
-@pytest.mark.parametrize(("timer", "due"), [(None, 121_000), (5_000, 5_000), (900_000, 121_000)])
-def test_a_chat_is_due_at_its_timer_or_when_its_log_should_have_been_compacted(timer: int | None, due: int) -> None:
-    limits = Limits(compact_after_seconds=1.0)
-    begun = rest_of(empty_owner_state(CHAT), CheckpointPolicy(), "ann", 0, timer, limits)
-    assert begun is not None and (begun.due_ms, begun.when_ms) == (due, timer)
-    long = CheckpointPolicy(checkpoint_bytes=1_000_000, pending_bytes=1_000)
-    assert rest_of(empty_owner_state(CHAT), long, "ann", 0, timer, limits) is None
+async def test_a_bucket_whose_store_is_away_does_not_keep_the_others_waiting(harness: Harness) -> None:
+    """The first of two chats of the same bucket finds the store away; the second is not tried for a while."""
+    bucket_of = harness.store.bucket_of
+    beside = next(name for name in map(str, range(999)) if bucket_of(name) == bucket_of(CHAT))
+    for chat_id in (CHAT, beside, "other"):
+        await harness.own("w1", say("one"), chat_id=chat_id)
+    assert bucket_of("other") != bucket_of(CHAT)
+    harness.store.fail("compact", "refused")
+    async with harness.compacting("w1"):
+        await harness.compacted("other")
+    assert [harness.store._chats[chat_id].is_compacted for chat_id in (CHAT, beside)] == [False, False]
 
 
-def test_a_chat_is_measured_at_its_release_if_it_has_grown_or_its_log_is_not_compacted() -> None:
+async def test_a_log_that_has_grown_much_is_compacted_before_those_that_rest(harness: Harness) -> None:
+    harness.limits = replace(harness.limits, compact_after_seconds=600.0)
+    async with harness.compacting("w1"):
+        await harness.own("w1", say("one"), chat_id="small")
+        await harness.own("w1", params("p", context={"x": "y" * 60_000}), params("q", context={"x": "z" * 60_000}))
+        await harness.compacted()
+        assert not harness.store._chats["small"].is_compacted
+        await harness.own("w1", say("two"))
+        assert left_ms(harness) is not None, "the growth counts from the compaction"
+
+
+@pytest.mark.parametrize(
+    ("events", "size", "has_grown"), [(GROWN_EVENTS, GROWN_BYTES, False), (1, GROWN_BYTES + 1, True), (501, 9, True)]
+)
+def test_a_log_has_grown_by_events_or_bytes_until_it_is_compacted(events: int, size: int, has_grown: bool) -> None:
     policy = CheckpointPolicy()
-    policy.add(EntryId(1, 1), 1, MEASURE_BYTES)
-    assert not policy.takes_measure(True)
-    policy.add(EntryId(1, 2), 1, 1)
-    assert [policy.takes_measure(True) for _ in range(2)] == [True, False]
-    assert policy.takes_measure(False)
+    policy.add(EntryId(1, 1), events, size)
+    policy.move_checkpoint(EntryId(1, 1), 9, None)
+    assert policy.has_grown is has_grown
+    policy.note_compaction()
+    assert not policy.has_grown

@@ -17,13 +17,14 @@ from anyio.abc import TaskGroup
 
 from threadcast.actor.beside import running_beside
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
+from threadcast.actor.compaction import is_compacted
 from threadcast.actor.end import LONG_MISSING_DELAY_MS, NEWER_VERSION_DELAY_MS, End
 from threadcast.actor.former_owner import FormerOwner
-from threadcast.actor.intake import carry_out, command_of, give_up_first
+from threadcast.actor.intake import carry_out, command_of, forget_takeovers, give_up_first
 from threadcast.actor.orphans import leave_no_orphan
 from threadcast.actor.outbox_sender import OutboxSender
 from threadcast.actor.processes import ChatProcesses, write_ends, write_lost
-from threadcast.actor.rests import rest_of
+from threadcast.actor.rests import LEFT_SECONDS, Rest
 from threadcast.actor.retry_policy import RetryPolicy
 from threadcast.actor.run_slots import RunSlot
 from threadcast.actor.run_task import RunTask
@@ -72,8 +73,7 @@ class Actor:
         self._why = "takeover" if former.is_taken_over_by(context.worker) else "wake"
         self._wake = anyio.Event()
         self._has_inbox_signal = True
-        self._is_draining = False
-        self._is_lost = self._is_fenced = self._was_cut = False
+        self._is_draining = self._is_lost = self._is_fenced = self._was_cut = False
         self._writer: Writer | None = None
         self._run_task: RunTask | None = None
         self._retry_policy = RetryPolicy(context.metrics)
@@ -345,6 +345,7 @@ class Actor:
 
     async def _is_left(self, writer: Writer, wake: anyio.Event) -> bool:
         """Wait a moment for the next command of a program, unless a run waits for a slot. Returns False if one came."""
+        await forget_takeovers(writer)
         self._slot.free()
         if writer.state.runtime.waits_for is None:
             with anyio.move_on_after(self._context.linger_seconds):
@@ -356,16 +357,16 @@ class Actor:
         context, state, policy = self._context, writer.state, writer.checkpoint_policy
         now_ms, check_ms = writer.now_ms(), self._slot.check_ms() if state.runtime.waits_for is not None else None
         when_ms = when_ms if check_ms is None else now_ms + check_ms
-        rest = rest_of(state, policy, writer.owner, now_ms, when_ms, context.limits)
-        due_ms, measures = when_ms if rest is None else rest.due_ms, policy.takes_measure(rest is not None)
+        rest_seconds = 0.0 if policy.has_grown else context.limits.compact_after_seconds
+        left_ms = now_ms + int(1_000 * (rest_seconds + LEFT_SECONDS)) if is_compacted(state, policy) else None
         answer = await self._retry_policy.until_answered(
-            lambda: context.store.release(self.chat_id, context.worker, state.head, due_ms, measures=measures)
+            lambda: context.store.release(self.chat_id, context.worker, state.head, when_ms, left_ms)
         )
         if answer is Released.MORE:
             return False
         context.cache.put(state, policy, writer.kept_view)
-        if rest is not None:
-            context.rests.add(self.chat_id, rest)
+        if left_ms is not None:
+            context.rests.add(self.chat_id, Rest(time.monotonic() + rest_seconds, state.head, writer.owner))
         if check_ms is not None:
             self._slot.wait(state, check_ms)
         return True

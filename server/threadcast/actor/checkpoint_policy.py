@@ -27,8 +27,9 @@ GROUP_EVENTS, GROUP_BYTES = KEEP_EVENTS // 20, KEEP_BYTES // 20
 """The maximum size of a group of entries that are trimmed together. Listing every entry separately would take as much
 memory as the state of a short chat."""
 
-MEASURE_BYTES = 65_536
-"""A chat whose log will be compacted is measured then, and before only if this many bytes were added."""
+GROWN_BYTES, GROWN_EVENTS = 65_536, 500
+"""A log that has grown by so much since its last compaction is compacted as soon as its chat is at rest. So the history
+has the events before a trim, and the account of the chat's owner lags by little."""
 
 CHECKPOINT_MAX_BYTES = 64_000_000
 """A state above this size gets no new checkpoint, so its log is not trimmed any more and is read in pages. Encoding
@@ -37,16 +38,17 @@ CHECKPOINT_MAX_BYTES = 64_000_000
 
 @dataclass(slots=True)
 class CheckpointPolicy:
-    """`pending_*` count the events and bytes that the log holds after the checkpoint. `unmeasured_bytes` counts the
-    bytes that were added since the store measured the chat for its owner's account. `held` lists groups of the newest
-    entries: for each group the id of its first entry, and the numbers of its events and bytes. Entries that this
-    process has not seen are not in the list, and the first trim drops them."""
+    """`pending_*` count the events and bytes that the log holds after the checkpoint, and `grown_*` those that were
+    added since the last compaction. `held` lists groups of the newest entries: for each group the id of its first
+    entry, and the numbers of its events and bytes. Entries that this process has not seen are not in the list, and the
+    first trim drops them."""
 
     checkpoint_id: EntryId | None = None
     checkpoint_bytes: int = 0
     pending_bytes: int = 0
     pending_events: int = 0
-    unmeasured_bytes: int = 0
+    grown_bytes: int = 0
+    grown_events: int = 0
     held: deque[tuple[EntryId, int, int]] = field(default_factory=deque)
 
     @classmethod
@@ -66,7 +68,7 @@ class CheckpointPolicy:
         return self.checkpoint_bytes + self.pending_bytes
 
     def compacts_at_rest(self) -> bool:
-        """Return whether the log is compacted when the chat is released now."""
+        """Return whether the log is compacted when the chat is at rest."""
         if self.state_bytes > CHECKPOINT_MAX_BYTES:
             return False
         return self.state_bytes <= COMPACT_BYTES or self.pending_bytes * COMPACT_SHARE > self.checkpoint_bytes
@@ -104,13 +106,16 @@ class CheckpointPolicy:
             self.held.append((entry_id, events_count, size_bytes))
         self.pending_bytes += size_bytes
         self.pending_events += events_count
-        self.unmeasured_bytes += size_bytes
+        self.grown_bytes += size_bytes
+        self.grown_events += events_count
 
-    def takes_measure(self, is_compacted_soon: bool) -> bool:
-        """Return whether the release of the chat measures its size, and count anew in this case."""
-        takes = not is_compacted_soon or self.unmeasured_bytes > MEASURE_BYTES
-        self.unmeasured_bytes = 0 if takes else self.unmeasured_bytes
-        return takes
+    @property
+    def has_grown(self) -> bool:
+        """Whether the log is compacted as soon as the chat is at rest."""
+        return self.grown_bytes > GROWN_BYTES or self.grown_events > GROWN_EVENTS
+
+    def note_compaction(self) -> None:
+        self.grown_bytes = self.grown_events = 0
 
     def move_checkpoint(self, entry_id: EntryId, size_bytes: int, trim: EntryId | None) -> None:
         """Note that the last entry has a checkpoint, and that the entries before `trim` were dropped."""

@@ -141,6 +141,8 @@ class Host:
             found = dict(zip(group, await self._context.store.check_buckets(group), strict=True))
             for bucket in (bucket for bucket, status in found.items() if status.has_owners):
                 tasks.start_soon(self._look, bucket, tasks)
+            for bucket in (bucket for bucket, status in found.items() if status.has_left_rests):
+                await self._context.rests.take_over(bucket, self._context.store)
             due = [bucket for bucket, status in found.items() if status.has_due]
             async with anyio.create_task_group() as claims:  # all claims are sent in one tick, so in one pipeline
                 for bucket in due:

@@ -29,7 +29,7 @@ from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.failures import COMMAND_CRASHED, POISON, UNREADABLE, Failure
 from threadcast_protocol.wire.principal import SYSTEM, Principal
 
-__all__ = ["carry_out", "command_of", "give_up", "give_up_first"]
+__all__ = ["carry_out", "command_of", "forget_takeovers", "give_up", "give_up_first"]
 
 _log = structlog.get_logger()
 
@@ -102,6 +102,13 @@ def give_up(
         tell_failure(builder, failure)
     elif isinstance(command, BeginSubchat):
         begin_failed(builder, command, "The chat could not begin: its server failed.")
+
+
+async def forget_takeovers(writer: Writer) -> None:
+    """Begin the count of takeovers anew in a chat without work, whose former owners died of something else. Raises
+    Fenced, Lost."""
+    if writer.state.private.attempts:
+        await writer.commit(lambda builder: builder.note(Progressed()))
 
 
 async def give_up_first(store: Inbox, retry_policy: RetryPolicy, writer: Writer) -> None:

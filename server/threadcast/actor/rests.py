@@ -1,143 +1,152 @@
-"""Remembers the chats that this worker has released, and compacts their logs after a while, one after the other
-(DESIGN §2).
+"""Compacts the logs of the chats that this worker has released, after a while and one after the other (DESIGN §2).
 
 The next command of a conversation usually comes within a minute, and a log that is compacted before that command has to
-be compacted again. So an actor only adds its chat to `Rests` when it releases the chat. The release makes the chat due
-LEFT_SECONDS after its log should be compacted. The compaction removes this. If it never comes, because the worker has
-ended, another worker takes the chat, finds nothing to do, and adds the chat to its own rests.
+be compacted again. So an actor only adds its chat to `Rests` when it releases the chat. A chat whose log has grown much
+is compacted at once. The release also notes in the store when another worker may compact the log; if this worker ends
+before it has done so, the sweep of another worker finds the chat.
 """
 
+import math
 import time
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import anyio
 import structlog
 
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
-from threadcast.actor.compaction import compacted, is_compacted
+from threadcast.actor.compaction import compacted
 from threadcast.actor.state_cache import StateCache
 from threadcast.actor.traces import Traces
 from threadcast.base.boundary import pass_on
 from threadcast.base.telemetry import Metrics
 from threadcast.chat.owner_state import OwnerState
-from threadcast.settings.limits import Limits
 from threadcast.store.load import load_folded
-from threadcast.store.ports import Compactions, Log
+from threadcast.store.ports import Compactions, Facts, Log
 from threadcast_protocol.wire.errors import Unavailable
 from threadcast_protocol.wire.ids import Head
 
-__all__ = ["Rest", "Rests", "rest_of"]
+__all__ = ["LEFT_SECONDS", "Rest", "Rests"]
 
 _log = structlog.get_logger()
 
 LEFT_SECONDS = 120.0
-"""Seconds after which another worker takes a chat whose log should have been compacted. A worker compacts some 400
-logs a second, so it needs two minutes for all that it may remember."""
+"""Seconds after which another worker compacts a log that should have been compacted."""
+
+LEFT_MAX_COUNT = 20
+"""The maximum number of logs that a sweep takes over from other workers, in each bucket."""
 
 REMEMBERED_MAX = 50_000
 """The maximum number of remembered chats, some 10 MB. If there are more, the oldest are left to other workers."""
 
-STORE_PAUSE_SECONDS = 0.5
-"""Pause after a call to an unavailable store."""
+AWAY_SECONDS = 5.0
+"""Seconds for which the chats of a bucket are left to other workers after the store was unavailable for one of them, so
+that the chats of other buckets need not wait for it."""
 
 
-class Logs(Log, Compactions, Protocol):
+class Logs(Log, Compactions, Facts, Protocol):
     """The part of the store that compacts logs."""
 
 
 class Rest(NamedTuple):
-    """A chat at rest: when to compact its log, in seconds of the monotonic clock, the chat's owner, the head of its
-    log, when the release made it due, and when it is due for its own sake, both in Unix milliseconds (None: never)."""
+    """A chat at rest: when to compact its log, in seconds of the monotonic clock, the head of its log, and the chat's
+    owner. A chat that another worker has released has an unknown head and owner."""
 
     at: float
-    owner: str
-    head: str
-    due_ms: int
-    when_ms: int | None
-
-
-def rest_of(
-    state: OwnerState, policy: CheckpointPolicy, owner: str, now_ms: int, when_ms: int | None, limits: Limits
-) -> Rest | None:
-    """Return the rest that begins at `now_ms` of the store's clock, or None if the log is not compacted. `when_ms` is
-    the time of the chat's timer."""
-    if not is_compacted(state, policy):
-        return None
-    left_ms = now_ms + int(1_000 * (limits.compact_after_seconds + LEFT_SECONDS))
-    return Rest(time.monotonic() + limits.compact_after_seconds, owner, state.head, due_of(when_ms, left_ms), when_ms)
-
-
-def due_of(when_ms: int | None, left_ms: int) -> int:
-    """Return when a released chat is due: at its timer, and at `left_ms` at the latest."""
-    return left_ms if when_ms is None else min(when_ms, left_ms)
+    head: str | None = None
+    owner: str | None = None
 
 
 class Rests:
-    """The chats at rest of one worker. All rests have the same length, so the first is always due first."""
+    """The chats at rest of one worker, in the order of their releases."""
 
     def __init__(self) -> None:
-        self._rests: dict[str, Rest] = {}
+        self._now: dict[str, Rest] = {}  # Chats whose logs are to be compacted at once.
+        self._later: dict[str, Rest] = {}  # All have rests of the same length, so the first is due first.
+        self._away: dict[int, float] = {}  # When the store was last unavailable for a bucket.
         self._added = anyio.Event()
 
     def add(self, chat_id: str, rest: Rest) -> None:
         self.forget(chat_id)
-        self._rests[chat_id] = rest
-        if len(self._rests) > REMEMBERED_MAX:
-            del self._rests[next(iter(self._rests))]
+        rests = self._now if rest.at <= time.monotonic() else self._later
+        rests[chat_id] = rest
+        if len(rests) > REMEMBERED_MAX:
+            del rests[next(iter(rests))]
         self._added.set()
 
     def forget(self, chat_id: str) -> None:
         """Forget the chat, because it is owned again."""
-        self._rests.pop(chat_id, None)
+        self._now.pop(chat_id, None)
+        self._later.pop(chat_id, None)
+
+    async def take_over(self, bucket: int, store: Compactions) -> None:
+        """Add chats of a bucket that other workers have left uncompacted. Raises Failed."""
+        self._add_left(await store.left_rests(bucket, LEFT_MAX_COUNT, int(1_000 * LEFT_SECONDS)))
+
+    def _add_left(self, chat_ids: Sequence[str]) -> None:
+        for chat_id in chat_ids:
+            if chat_id not in self._now and chat_id not in self._later:
+                self.add(chat_id, Rest(time.monotonic()))
 
     async def run(self, store: Logs, cache: StateCache, traces: Traces | None, metrics: Metrics) -> None:
         """Compact the log of each remembered chat at its time, and combine its traces, until cancelled. If the store is
         unavailable, the chat is left to another worker."""
         while True:
-            while not self._rests:
-                self._added = anyio.Event()
-                await self._added.wait()
-            chat_id, rest = next(iter(self._rests.items()))
-            pause_seconds = rest.at - time.monotonic()
-            if pause_seconds > 0:
-                await anyio.sleep(pause_seconds)
+            chat_id, rest = await self._next()
+            bucket = store.bucket_of(chat_id)
+            if time.monotonic() < self._away.get(bucket, -math.inf) + AWAY_SECONDS:
                 continue
-            del self._rests[chat_id]
             try:
-                if await _compact(chat_id, rest, store, cache) and traces is not None:
+                if traces is not None and rest.owner is not None:
                     await traces.combine(chat_id, rest.owner)
+                await _compact(chat_id, rest, store, cache)
             except BaseException as wrong:  # a boundary: one chat must not end the task
                 pass_on(wrong)
                 metrics.store_errors.labels("compact").inc()
-                if not isinstance(wrong, Unavailable):
+                if isinstance(wrong, Unavailable):
+                    self._away[bucket] = time.monotonic()
+                else:
                     _log.exception("chat.not_compacted", chat_id=chat_id)
-                await anyio.sleep(STORE_PAUSE_SECONDS)
+
+    async def _next(self) -> tuple[str, Rest]:
+        """Wait until a log is to be compacted, and return its chat, which is then no longer remembered."""
+        while True:
+            self._added = anyio.Event()
+            for rests in (self._now, self._later):
+                chat_id, rest = next(iter(rests.items()), ("", None))
+                if rest is not None and rest.at <= time.monotonic():
+                    del rests[chat_id]
+                    return chat_id, rest
+            pause_seconds = None if rest is None else rest.at - time.monotonic()
+            with anyio.move_on_after(pause_seconds):
+                await self._added.wait()
 
 
-async def _compact(chat_id: str, rest: Rest, store: Logs, cache: StateCache) -> bool:
-    """Compact the log of a chat. A log that cannot be compacted is left as it is. Returns False if the chat is at rest
-    no more. Raises Unavailable."""
-    cached = cache.peek(chat_id, rest.head)
+async def _compact(chat_id: str, rest: Rest, store: Logs, cache: StateCache) -> None:
+    """Compact the log of a chat that is still at rest. A log that cannot be compacted is left as it is. Raises
+    Unavailable."""
+    cached = None if rest.head is None else cache.peek(chat_id, rest.head)
+    head = rest.head or ""
     try:
         state, policy = await _loaded(store, chat_id) if cached is None else (cached.state, cached.checkpoint_policy)
-        if state.head != rest.head:
-            return False
+        if rest.head not in (None, state.head):
+            return
+        head = state.head
         short = await compacted(store, state, policy)
     except Unavailable:
         raise
     except BaseException as wrong:  # a boundary: otherwise each worker in turn would try the same, and fail
         pass_on(wrong)
         _log.exception("chat.not_compacted", chat_id=chat_id)
-        short = None
-    is_done = await store.compact(chat_id, rest.head, short, rest.due_ms, rest.when_ms)
+        head, short = head or (await store.heads([chat_id]))[0], None
+    is_done = await store.compact(chat_id, head, short)
     # An actor that has taken the state meanwhile keeps its policy, and writes its next checkpoint earlier.
-    if is_done and short is not None and cached is not None and cache.peek(chat_id, rest.head) is cached:
-        policy.unmeasured_bytes = 0
-        policy.move_checkpoint(Head.parse(rest.head).entry_id, len(short.checkpoint), short.trim)
-    return is_done
+    if is_done and short is not None and cached is not None and cache.peek(chat_id, head) is cached:
+        policy.move_checkpoint(Head.parse(head).entry_id, len(short.checkpoint), short.trim)
+        policy.note_compaction()
 
 
 async def _loaded(store: Log, chat_id: str) -> tuple[OwnerState, CheckpointPolicy]:
-    """Read a chat whose state is no longer cached. Raises Gap, NewerVersion, Failed."""
+    """Read a chat whose state is not cached. Raises Gap, NewerVersion, Failed."""
     folded = await load_folded(store, chat_id, with_facts=True)
     return folded.state, CheckpointPolicy.of(folded.extent)

@@ -76,7 +76,7 @@ RESUME_MAX_ENTRIES = 4_000
 RESUME_MAX_BYTES = 4_000_000
 """The maximum memory of the entries that a chat at rest keeps; the store's estimate has an error of up to some 30 %. An
 owner trims the log by the size of the entries that the owner knows. If the runs of a chat always run on different
-workers, each owner knows only the newest entries. So the store also estimates the size at each release. The bound is
+workers, each owner knows only the newest entries. So the store also estimates the size at each compaction. The bound is
 four times the bytes that an owner keeps."""
 
 FAST_TAKEOVER_MS = 1_000

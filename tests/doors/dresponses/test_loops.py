@@ -198,7 +198,8 @@ async def test_a_response_is_read_after_its_events_were_trimmed(client: openai.A
 
 async def test_a_response_whose_log_is_trimmed_while_its_stream_opens_is_streamed_to_its_end(tmp_path: Path) -> None:
     app = Path(__file__).with_name("trimming_app.py")
-    async with serving(tmp_path, app=app) as process, client_of(process) as client:
+    at_once = {"THREADCAST_LIMITS__COMPACT_AFTER_SECONDS": "0"}
+    async with serving(tmp_path, app=app, environment=at_once) as process, client_of(process) as client:
         made = await client.responses.create(model="demo/echo?rate=0", input="hi")
         with anyio.fail_after(DEADLINE_SECONDS):
             events = [event async for event in await client.responses.retrieve(made.id, stream=True)]

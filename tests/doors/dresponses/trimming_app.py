@@ -1,11 +1,14 @@
 """Trims the log of a chat between the moments at which the server finds a response and opens its stream.
 
-In production, the release of a chat that comes to rest at this moment trims the log in the same way. A server loads the
-file by `--app`, which needs a function in each file, so the file exports the tool `safe`.
+In production, the compaction of a chat at rest trims the log in the same way. A server loads the file by `--app`, which
+needs a function in each file, so the file exports the tool `safe`. The server must compact at once.
 """
+
+import anyio
 
 import threadcast.compat.responses.reading
 from tests.deploys.deploy_tools import safe
+from tests.support.server import DEADLINE_SECONDS
 from threadcast.api.edge import Edge
 from threadcast.compat.responses.replay import Found, find_response
 from threadcast.compat.responses.response_ids import ResponseId
@@ -19,8 +22,10 @@ async def _find_and_trim(edge: Edge, principal: Principal, own_id: ResponseId) -
     found = await find_response(edge, principal, own_id)
     assert isinstance(edge.store, RedisStore) and found.trimmed is None
     keys = edge.store._keys.chat(own_id.chat_id)
-    for key in (keys.log, keys.recent):
-        await edge.store._redis.send(b"XTRIM", key, b"MAXLEN", b"0")
+    with anyio.fail_after(DEADLINE_SECONDS):
+        while not await edge.store._redis.send(b"EXISTS", keys.recent):
+            await anyio.sleep(0.01)
+    await edge.store._redis.send(b"XTRIM", keys.recent, b"MAXLEN", b"0")
     return found
 
 

@@ -160,6 +160,7 @@ def in_turn(due: Sequence[str], scores: Mapping[str, int], chats: Mapping[str, C
 @dataclass
 class Bucket:
     due: dict[str, int] = field(default_factory=dict)
+    rests: dict[str, int] = field(default_factory=dict)  # when another worker may compact the log of a released chat
     own: dict[str, str] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)  # the time when each worker's last lease here ends
     chats: dict[str, dict[str, int]] = field(default_factory=dict)

@@ -217,8 +217,14 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
 
     async def check_buckets(self, buckets: Sequence[int]) -> list[BucketStatus]:
         _, _, now = await self._arrive()
-        here = [self._buckets[bucket] for bucket in buckets]
-        return [BucketStatus(any(score <= now for score in each.due.values()), bool(each.owners)) for each in here]
+        return [
+            BucketStatus(
+                any(score <= now for score in here.due.values()),
+                bool(here.owners),
+                any(score <= now for score in here.rests.values()),
+            )
+            for here in (self._buckets[bucket] for bucket in buckets)
+        ]
 
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         _, _, now = await self._arrive()
@@ -271,9 +277,13 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
         return True
 
     async def take(self, chat_id: str, worker: str, why: str) -> Taken:
-        chat, _, now = await self._arrive_as_owner(chat_id, worker)
-        self._keep(chat_id, chat)
+        chat, bucket, now = await self._arrive_as_owner(chat_id, worker)
         before = chat.head
+        if not before and "owner" not in chat.meta:  # the chat has expired
+            self._give_up(chat_id, bucket, None)
+            raise Lost(chat_id)
+        self._keep(chat_id, chat)
+        bucket.rests.pop(chat_id, None)
         chat.log_expires_at_ms = None
         chat.meta.pop("claimed", None)
         last, position = (Head.parse(before).entry_id, Head.parse(before).position) if before else (EntryId(0, 0), 0)
@@ -308,7 +318,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
         return answer
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, left_ms: int | None = None
     ) -> Released:
         chat, bucket, _ = await self._arrive_as_owner(chat_id, worker)
         if chat.head != head:
@@ -316,16 +326,24 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
         if chat.inbox:
             return Released.MORE
         self._give_up(chat_id, bucket, when_ms)
+        if left_ms is not None:
+            bucket.rests[chat_id] = left_ms
         return Released.OK
 
-    async def compact(
-        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
-    ) -> bool:
+    async def left_rests(self, bucket: int, limit: int, again_ms: int) -> list[str]:
+        _, _, now = await self._arrive()
+        rests = self._buckets[bucket].rests
+        left = [chat_id for chat_id, left_ms in rests.items() if left_ms <= now][:limit]
+        rests.update(dict.fromkeys(left, now + again_ms))
+        return left
+
+    async def compact(self, chat_id: str, head: str, compacted: Compacted | None) -> bool:
         chat, bucket, now = await self._arrive(chat_id)
-        if chat.head != head:
+        if chat.head and (chat.head != head or chat_id in bucket.own):
             return False
-        if bucket.due.get(chat_id) == due_ms:
-            _make_due(chat_id, bucket, when_ms)
+        bucket.rests.pop(chat_id, None)
+        if not chat.head:
+            return False
         if compacted is not None and not chat.is_compacted:
             chat.compact(compacted, now)
         return True
@@ -350,11 +368,7 @@ class MemoryStore(MemoryBlobs, MemoryAccounts, MemoryTraces, MemoryLog):
     @staticmethod
     def _give_up(chat_id: str, bucket: Bucket, when_ms: int | None) -> None:
         del bucket.own[chat_id]
-        _make_due(chat_id, bucket, when_ms)
-
-
-def _make_due(chat_id: str, bucket: Bucket, when_ms: int | None) -> None:
-    if when_ms is None:
-        bucket.due.pop(chat_id, None)
-    else:
-        bucket.due[chat_id] = when_ms
+        if when_ms is None:
+            bucket.due.pop(chat_id, None)
+        else:
+            bucket.due[chat_id] = when_ms

@@ -124,10 +124,12 @@ class WorkerSignals(Messages[str | None], Protocol):
 
 
 class BucketStatus(NamedTuple):
-    """Whether a bucket has due chats, and whether workers own chats in it."""
+    """Whether a bucket has due chats, whether workers own chats in it, and whether a worker left logs of released chats
+    uncompacted."""
 
     has_due: bool
     has_owners: bool
+    has_left_rests: bool
 
 
 class Claims(Protocol):
@@ -167,16 +169,17 @@ class Leases(Protocol):
     """Keeps claimed chats for their workers until the workers release them."""
 
     async def take(self, chat_id: str, worker: str, why: str) -> Taken:
-        """Append a fence, so that appends of former owners fail. Raises Lost."""
+        """Append a fence, so that appends of former owners fail. Raises Lost, also if the chat has expired."""
 
     async def beat(self, worker: str, lease_ms: int, chats: Sequence[str]) -> dict[str, Beat]:
         """Renew the leases of any number of chats, in any buckets. Each script call renews at most 200 leases."""
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, left_ms: int | None = None
     ) -> Released:
-        """Release the chat, and make it due again at `when_ms` (None: only when a command arrives). With `measures`,
-        the chat's size is counted in its owner's account. Raises Lost, Fenced."""
+        """Release the chat, and make it due again at `when_ms` (None: only when a command arrives). With `left_ms`, the
+        worker will compact the log, and another worker may do so from that time on; without it, the chat's size is
+        counted in its owner's account now. Raises Lost, Fenced."""
 
     async def handover(self, chat_id: str, worker: str, delay_ms: int) -> None:
         """Release the chat in the middle of its work, and make it due again after `delay_ms`. Raises Lost."""
@@ -193,9 +196,11 @@ class Leases(Protocol):
 class Compactions(Protocol):
     """Compacts the logs of released chats."""
 
-    async def compact(
-        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
-    ) -> bool:
-        """Compact the log of a chat at rest. `compacted` must be the short form of the log at `head`; with None the log
-        stays as it is. If the chat is still due at `due_ms`, as its release has said, it is due at `when_ms` instead.
-        Returns False, and changes nothing, if the chat has another head. Raises Unavailable, StoreFull."""
+    async def left_rests(self, bucket: int, limit: int, again_ms: int) -> list[str]:
+        """Return up to `limit` released chats of a bucket whose logs should have been compacted. No worker gets them
+        again for `again_ms`."""
+
+    async def compact(self, chat_id: str, head: str, compacted: Compacted | None) -> bool:
+        """Compact the log of a chat at rest, and count the chat's size in its owner's account. `compacted` must be the
+        short form of the log at `head`; with None the log stays as it is. Returns False, and changes nothing, if the
+        chat has another head or an owner. Raises Unavailable, StoreFull."""

@@ -3,7 +3,7 @@
 `RedisStore` in `store.py` inherits from the class of this module. The hash is in the slot of its chats, so the scripts
 `post`, `blob_put` and `delete` change the hash in the same step as the chat, and no crash makes the hash wrong. An
 append does not count the growth of the log, because counting would cost every append. Instead, a chat is measured when
-its worker releases it after much growth, and when its log is compacted. A principal's total is the sum over all
+its log is compacted, or when its worker releases it without a compaction. A principal's total is the sum over all
 buckets, read in one pipeline.
 """
 
@@ -71,7 +71,7 @@ class RedisAccounts(RedisPart):
                 return names
 
     async def measure(self, chat_id: str) -> None:
-        """Measure a chat that was released. A failure is logged, because the next release measures the chat again."""
+        """Measure a chat. A failure is logged, because the chat's next compaction or release measures it again."""
         try:
             await self._measure([chat_id], "")
         except Failed as trouble:

@@ -83,9 +83,9 @@ class RedisDispatch(RedisPart):
         return [(bucket,) for bucket in buckets] if isinstance(self._redis, Cluster) else [buckets]
 
     async def check_buckets(self, buckets: Sequence[int]) -> list[BucketStatus]:
-        keys = [key for bucket in buckets for key in (self._keys.due(bucket), self._keys.owners(bucket))]
-        found = await self._redis.call("check_buckets", keys)
-        return [BucketStatus(has_due=status in b"13", has_owners=status in b"23") for status in found]
+        of = (self._keys.due, self._keys.owners, self._keys.rests)
+        found = await self._redis.call("check_buckets", [key(bucket) for bucket in buckets for key in of])
+        return [BucketStatus(*(bool(int(digit) & bit) for bit in (1, 2, 4))) for digit in found.decode()]
 
     async def claim(self, bucket: int, worker: str, limit: int, lease_ms: int, waited_ms: int = 0) -> list[Claimed]:
         keys = (self._keys.due(bucket), self._keys.own(bucket), self._keys.bell(bucket), self._keys.owners(bucket))
@@ -136,7 +136,17 @@ class RedisDispatch(RedisPart):
         _, head, previous, owner, time_ms = await self._call(
             "take",
             chat_id,
-            (keys.own, keys.head, keys.log, keys.meta, keys.recent, keys.history, keys.snap_slices),
+            (
+                keys.own,
+                keys.head,
+                keys.log,
+                keys.meta,
+                keys.recent,
+                keys.history,
+                keys.snap_slices,
+                keys.rests,
+                keys.due,
+            ),
             worker,
             why,
             keys.log_channel,
@@ -167,21 +177,24 @@ class RedisDispatch(RedisPart):
         return dict(zip(chats, map(Beat, codes.decode()), strict=True))
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, left_ms: int | None = None
     ) -> Released:
         keys = self._keys.chat(chat_id)
-        when: Value = b"" if when_ms is None else when_ms
-        answer = await self._call("release", chat_id, (keys.own, keys.due, keys.head, keys.inbox), worker, head, when)
+        times: list[Value] = [b"" if each is None else each for each in (when_ms, left_ms)]
+        names = (keys.own, keys.due, keys.head, keys.inbox, keys.rests)
+        answer = await self._call("release", chat_id, names, worker, head, *times)
         if answer == b"FENCED":
             raise Fenced(chat_id)
         return Released(answer.decode())
 
-    async def compact(
-        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
-    ) -> bool:
+    async def left_rests(self, bucket: int, limit: int, again_ms: int) -> list[str]:
+        found = await self._redis.call("left_rests", (self._keys.rests(bucket),), limit, again_ms)
+        return [chat_id.decode() for chat_id in found]
+
+    async def compact(self, chat_id: str, head: str, compacted: Compacted | None) -> bool:
         keys = self._keys.chat(chat_id)
-        names = [keys.due, keys.head]
-        arguments: list[Value] = [chat_id, head, due_ms, b"" if when_ms is None else when_ms]
+        names = [keys.rests, keys.head, keys.own]
+        arguments: list[Value] = [chat_id, head]
         if compacted is not None:
             composed = await checkpoint.compose(head, compacted.version, compacted.checkpoint)
             staged_snap = keys.staged_snap(head.partition(" ")[0])

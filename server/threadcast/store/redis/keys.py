@@ -119,6 +119,10 @@ class ChatKeys:
         return self.prefix + b"due"
 
     @property
+    def rests(self) -> bytes:
+        return self.prefix + b"rests"
+
+    @property
     def own(self) -> bytes:
         return self.prefix + b"own"
 
@@ -204,6 +208,9 @@ class Keys:
 
     def due(self, bucket: int) -> bytes:
         return self._prefixes[bucket] + b"due"
+
+    def rests(self, bucket: int) -> bytes:
+        return self._prefixes[bucket] + b"rests"
 
     def own(self, bucket: int) -> bytes:
         return self._prefixes[bucket] + b"own"

@@ -114,18 +114,16 @@ class RedisStore(
         await self._redis.__aexit__(kind, wrong, trace)
 
     async def release(
-        self, chat_id: str, worker: str, head: str, when_ms: int | None, *, measures: bool = True
+        self, chat_id: str, worker: str, head: str, when_ms: int | None, left_ms: int | None = None
     ) -> Released:
-        released = await super().release(chat_id, worker, head, when_ms)
-        if released is Released.OK and measures:
+        released = await super().release(chat_id, worker, head, when_ms, left_ms)
+        if released is Released.OK and left_ms is None:
             await self.measure(chat_id)
         return released
 
-    async def compact(
-        self, chat_id: str, head: str, compacted: Compacted | None, due_ms: int, when_ms: int | None
-    ) -> bool:
-        is_done = await super().compact(chat_id, head, compacted, due_ms, when_ms)
-        if is_done and compacted is not None:
+    async def compact(self, chat_id: str, head: str, compacted: Compacted | None) -> bool:
+        is_done = await super().compact(chat_id, head, compacted)
+        if is_done:
             await self.measure(chat_id)
         return is_done
 

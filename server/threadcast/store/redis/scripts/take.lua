@@ -1,10 +1,10 @@
 #!lua
 -- take: append a fence, which makes the worker the owner. From now on, every append of an earlier owner is answered
 -- with FENCED. A new owner calls this script before it reads anything.
--- KEYS own head log meta recent history snap_slices
+-- KEYS own head log meta recent history snap_slices rests due
 -- ARGV chat worker why log_channel
 -- Repeat: appends one more fence, which is harmless. Returns {'LOST'} or {'OK', new head, previous head or '', owner,
--- now}.
+-- now}. A chat that has expired is LOST, and needs no worker any more.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return {'LOST'} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -12,6 +12,12 @@ local before = redis.call('GET', KEYS[2]) or ''
 local epoch, n, position = string.match(before, '^(%d+)-(%d+) %S+ (%d+)$')
 local meta = redis.call('HMGET', KEYS[4], 'owner', 'floor', 'claimed')
 
+if before == '' and not meta[1] then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  redis.call('ZREM', KEYS[9], ARGV[1])
+  return {'LOST'}
+end
+redis.call('ZREM', KEYS[8], ARGV[1])
 if meta[3] then redis.call('HDEL', KEYS[4], 'claimed') end
 local fence = cjson.encode({ARGV[2], ARGV[3]})
 
