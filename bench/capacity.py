@@ -56,21 +56,23 @@ COEFFICIENTS = {
     "web_event": Coefficient(27.4, "us", "an event, in each web process with a reader of its chat", "tokens 1500"),
     "web_reader": Coefficient(10.5, "us", "an event at each reader, in the web process", "fanout"),
     "store_event": Coefficient(19.2, "us", "an event, in the store", "tokens 1500"),
-    "store_copy": Coefficient(1.94, "us", "an event for one more web process, in the store", "turns"),
-    "worker_turn": Coefficient(2_877, "us", "a turn without its text, in the worker", "turns"),
-    "web_turn": Coefficient(772, "us", "a turn without its text, in the web process", "turns"),
-    "store_turn": Coefficient(547, "us", "a turn without its text, in the store", "turns"),
-    "web_idle": Coefficient(3_941, "us/s", "an idle web process, in itself", "turns"),
-    "worker_idle": Coefficient(6_918, "us/s", "an idle worker, in itself", "turns"),
-    "store_idle": Coefficient(3_855, "us/s", "an idle worker and web process, in the store", "turns"),
-    "web_idle_reader": Coefficient(6.17, "us/s", "an idle reader with its heartbeats, in the web process", "turns"),
+    "store_copy": Coefficient(1.54, "us", "an event for one more web process, in the store", "turns"),
+    "worker_turn": Coefficient(1_925, "us", "a turn without its text, in the worker", "turns"),
+    "web_turn": Coefficient(700, "us", "a turn without its text, in the web process", "turns"),
+    "store_turn": Coefficient(383, "us", "a turn without its text, in the store", "turns"),
+    "worker_rest": Coefficient(887, "us", "the compaction of a chat after a minute of rest, in the worker", "turns"),
+    "store_rest": Coefficient(320, "us", "the compaction of a chat after a minute of rest, in the store", "turns"),
+    "web_idle": Coefficient(3_862, "us/s", "an idle web process, in itself", "turns"),
+    "worker_idle": Coefficient(4_481, "us/s", "an idle worker, in itself", "turns"),
+    "store_idle": Coefficient(3_122, "us/s", "an idle worker and web process, in the store", "turns"),
+    "web_idle_reader": Coefficient(5.37, "us/s", "an idle reader with its heartbeats, in the web process", "turns"),
     "store_watched": Coefficient(
         0.09, "us/s", "an idle chat, in the store, for each web process with a reader", "turns"
     ),
-    "web_memory": Coefficient(52.1, "MB", "an idle web process", "turns"),
-    "worker_memory": Coefficient(70.1, "MB", "an idle worker", "turns"),
-    "browser_memory": Coefficient(30.1, "kB", "a feed and a stream, in the web process", "memory"),
-    "running_memory": Coefficient(52.1, "kB", "a running chat, in its worker", "memory"),
+    "web_memory": Coefficient(52.0, "MB", "an idle web process", "turns"),
+    "worker_memory": Coefficient(69.2, "MB", "an idle worker", "turns"),
+    "browser_memory": Coefficient(27.3, "kB", "a feed and a stream, in the web process", "memory"),
+    "running_memory": Coefficient(57.4, "kB", "a running chat, in its worker", "memory"),
     "resting_memory": Coefficient(7.1, "kB", "a chat at rest of 10 turns, in the store", "memory"),
     "turn_memory": Coefficient(
         4.5, "kB", "the log of a turn, in the store, for the hour after it (decision 0043)", "memory"
@@ -87,6 +89,8 @@ class Load:
     readers_of_each_chat: float = 1.25
     turn_every_seconds: float = 60.0
     """The time from a question to the next question in a chat that has readers."""
+    rest_share: float = 0.33
+    """The share of turns after which the chat rests for a minute, so that its log is compacted (decision 0052)."""
     answer_tokens: float = 300.0
     tokens_per_second: float = 50.0
     pause_seconds: float = 0.15
@@ -115,6 +119,10 @@ class Load:
     @property
     def turns(self) -> float:
         return self.chats / self.turn_every_seconds
+
+    @property
+    def rests(self) -> float:
+        return self.turns * self.rest_share
 
     def copies(self, web: int) -> float:
         """Return the web processes that fold each event: those with a reader, if readers choose processes at random."""
@@ -150,11 +158,14 @@ def plan(load: Load) -> Plan:
     cost = {name: each.value for name, each in COEFFICIENTS.items()}
     by_streams = math.ceil(load.readers * STREAMS_OF_A_BROWSER / STREAMS_MAX)
     web = _fewest(lambda count: _web_seconds(load, count), by_streams)
-    work = 1e-6 * (load.events * cost["worker_event"] + load.turns * cost["worker_turn"])
+    work = 1e-6 * (
+        load.events * cost["worker_event"] + load.turns * cost["worker_turn"] + load.rests * cost["worker_rest"]
+    )
     workers = _fewest(lambda count: work + 1e-6 * count * cost["worker_idle"])
     store_seconds = 1e-6 * (
         load.events * (cost["store_event"] + cost["store_copy"] * (load.copies(web) - 1))
         + load.turns * cost["store_turn"]
+        + load.rests * cost["store_rest"]
         + load.chats * load.copies(web) * cost["store_watched"]
         + max(web, workers) * cost["store_idle"]
     )

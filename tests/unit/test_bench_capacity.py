@@ -69,14 +69,15 @@ def test_routing_and_more_buckets_never_need_more(load: Load) -> None:
 
 
 def test_a_plan_by_hand() -> None:
-    """8,000 chats, 800 of which stream, with an event every 150 ms; one chat in 60 begins a turn each second."""
+    """8,000 chats, 800 of which stream, with an event every 150 ms; one chat in 60 begins a turn each second, and one
+    turn in three is followed by a rest."""
     load = replace(LOADS["own chats"], readers=10_000.0)
     found = plan(load)
     assert load.chats == pytest.approx(8_000) and load.streaming == pytest.approx(800)
     assert load.events == pytest.approx(800 / 0.15)
     event, turn = COEFFICIENTS["worker_event"].value, COEFFICIENTS["worker_turn"].value
-    idle = COEFFICIENTS["worker_idle"].value
-    work = (800 / 0.15 * event + 8_000 / 60 * turn) / 1e6
+    idle, rest = COEFFICIENTS["worker_idle"].value, COEFFICIENTS["worker_rest"].value
+    work = (800 / 0.15 * event + 8_000 / 60 * (turn + 0.33 * rest)) / 1e6
     assert found.worker_share == pytest.approx(work / found.workers + idle / 1e6)
     assert load.copies(1) == pytest.approx(1)
     assert load.copies(2) == pytest.approx(2 * (1 - 0.5**1.25))

@@ -8,7 +8,6 @@ before it has done so, the sweep of another worker finds the chat.
 
 import math
 import time
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import anyio
@@ -81,10 +80,7 @@ class Rests:
 
     async def take_over(self, bucket: int, store: Compactions) -> None:
         """Add chats of a bucket that other workers have left uncompacted. Raises Failed."""
-        self._add_left(await store.left_rests(bucket, LEFT_MAX_COUNT, int(1_000 * LEFT_SECONDS)))
-
-    def _add_left(self, chat_ids: Sequence[str]) -> None:
-        for chat_id in chat_ids:
+        for chat_id in await store.left_rests(bucket, LEFT_MAX_COUNT, int(1_000 * LEFT_SECONDS)):
             if chat_id not in self._now and chat_id not in self._later:
                 self.add(chat_id, Rest(time.monotonic()))
 

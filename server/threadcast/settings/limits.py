@@ -32,7 +32,7 @@ class Limits(Section, frozen=True):
     compact_after_seconds: Annotated[float, Meta(ge=0, le=600)] = 60.0
     """Seconds that a chat is at rest before its log is compacted. A log of 50 short turns takes 225 kB before and 10 kB
     after, and its entries remain for another hour in any case. Lower it if the store's memory is small; each compaction
-    takes about a third of the CPU time of a short turn. 0: at once."""
+    takes about half as much CPU time as a short turn. 0: at once."""
 
     retire_seconds: Annotated[float, Meta(ge=0, le=300)] = 0.0
     """Seconds that a web process keeps serving after it was told to stop, while /readyz reports that it stops. Set it
