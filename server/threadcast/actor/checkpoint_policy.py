@@ -115,6 +115,7 @@ class CheckpointPolicy:
         return self.grown_bytes > GROWN_BYTES or self.grown_events > GROWN_EVENTS
 
     def note_compaction(self) -> None:
+        """Count the growth of the log anew."""
         self.grown_bytes = self.grown_events = 0
 
     def move_checkpoint(self, entry_id: EntryId, size_bytes: int, trim: EntryId | None) -> None:
