@@ -31,6 +31,8 @@ HANDS_ON = {
 BESIDE = {
     "RedisDispatch._beat",  # a heartbeat that is due at the same time
     "RedisDispatch.check_buckets",  # a sweep, likewise
+    "RedisDispatch.release",  # the release of an earlier chat, a moment after its work
+    "RedisTraces.put_traces",  # the records of an earlier run, likewise
     "RedisLists.meta",  # the owner of the chat, which a new relay reads
 }
 """Functions of `HANDS_ON` are ignored below these calls of the store, which carry no part of the message."""

@@ -106,7 +106,7 @@ def read_history(chat: ChatEvidence) -> Reading:
     """Read the content of this log, and its broken promises."""
     reading = Reading(chat_id=chat.chat_id, accepted=chat.accepted)
     state, head = empty_state(chat.chat_id), ""
-    asked: dict[str, list[Message]] = {}
+    asked: dict[str, list[list[Message]]] = defaultdict(list)
     halfway: ChatState | None = None
     for number, entry in enumerate(chat.entries):
         if entry.before != head:
@@ -154,7 +154,9 @@ def _compare(reading: Reading, chat: ChatEvidence, halfway: ChatState | None) ->
             reading.wrong.append(("law", f"the snapshot at {start} and the events after it are not the final state"))
 
 
-def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, list[Message]]) -> None:
+def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, list[list[Message]]]) -> None:
+    """Note the event. `asked` holds the paths that each answer was asked with: more than one if its question was edited
+    before it was continued."""
     match event:
         case Ack():
             if event.client_request_id not in reading.acks:
@@ -166,8 +168,8 @@ def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, lis
                     _note_given_up(reading, event.client_request_id)
         case ThreadUpdated() if isinstance(event.metadata, dict) and isinstance(event.metadata.get(NOTE_KEY), str):
             reading.notes[event.metadata[NOTE_KEY]] += 1
-        case StreamStarted() if event.message_id not in asked:
-            asked[event.message_id] = active_path(state)
+        case StreamStarted():
+            asked[event.message_id].append(active_path(state))
         case MessageAdded(message=message):
             if message.role == "user" and message.client_request_id is not None:
                 if message.client_request_id not in reading.said:
@@ -181,6 +183,8 @@ def _note(reading: Reading, state: ChatState, event: Event, asked: dict[str, lis
                 reading.asked_calls.difference_update(call.id for call in message.tool_calls)
                 if message.message_id in asked:
                     _check_answer(reading, message, asked[message.message_id])
+                else:  # an import brought it
+                    asked[message.message_id].append(active_path(state))
         case IdeToolRequired():
             reading.required[event.tool_call_id] += 1
             reading.asked_calls.add(event.tool_call_id)
@@ -218,18 +222,20 @@ def _note_result(reading: Reading, message: Message, call_id: str) -> None:
         reading.done_calls.add(call_id)
 
 
-def _check_answer(reading: Reading, message: Message, path: list[Message]) -> None:
+def _check_answer(reading: Reading, message: Message, asked: list[list[Message]]) -> None:
     """Check the texts of answers: a finished answer is exactly the model's text, a broken answer is a beginning of that
     text."""
-    said, wanted = text_of(message.content), expected_text(message.model or "", path)
+    said, texts = text_of(message.content), [expected_text(message.model or "", path) for path in asked]
+    wanted = [text for text in texts if text is not None]
     reading.answers_count += 1
-    if wanted is None:
+    if not wanted:
         reading.wrong.append(("text", f"{message.message_id} is by {message.model!r}, whom nobody asked"))
         return
     is_whole = message.finish_reason in ("stop", "tool_calls") and message.status is None
-    if said != wanted if is_whole else not wanted.startswith(said):
+    if not any(said == text if is_whole else text.startswith(said) for text in wanted):
+        words = " or ".join(repr(text[:200]) for text in dict.fromkeys(wanted))
         reading.wrong.append(
-            ("text", f"{message.message_id} ({message.finish_reason}) says {said[:200]!r}, not {wanted[:200]!r}")
+            ("text", f"{message.message_id} ({message.finish_reason}) says {said[:200]!r}, not {words}")
         )
 
 

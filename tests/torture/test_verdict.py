@@ -16,7 +16,15 @@ from tests.torture.verdict import Violation, judge
 from threadcast.chat.facts import Fact
 from threadcast.store.ports import Loaded
 from threadcast_protocol.framing.codec import encode
-from threadcast_protocol.wire.events import Ack, Event, MessageAdded, RuntimeUpdated, ThreadUpdated
+from threadcast_protocol.wire.events import (
+    Ack,
+    Event,
+    MessageAdded,
+    MessageUpdated,
+    RuntimeUpdated,
+    StreamStarted,
+    ThreadUpdated,
+)
 from threadcast_protocol.wire.messages import FilePart, Message
 
 
@@ -183,6 +191,22 @@ def test_an_answer_is_what_the_model_says_to_the_letter_or_when_broken_its_begin
 ) -> None:
     answer = msgspec.structs.replace(ANSWER, content=text, finish_reason=finish_reason)
     chat = chat_of(log_of(([*TURN[:3], MessageAdded(answer, 1), TURN[-1]], [])))
+    assert [kind for kind, _ in read_history(chat).wrong] == ([] if is_good else ["text"])
+
+
+@pytest.mark.parametrize(
+    ("text", "is_good"), [("You said: hello", True), ("You said: hello instead", True), ("You said: hell", False)]
+)
+@pytest.mark.parametrize("is_imported", [False, True], ids=["our own answer", "an imported answer"])
+def test_an_answer_that_is_continued_after_its_question_was_edited_is_that_to_either_question(
+    text: str, *, is_good: bool, is_imported: bool
+) -> None:
+    """The demo model continues an answer to the edited question only if that answer begins in the same way."""
+    edited = msgspec.structs.replace(QUESTION, content="hello instead")
+    answer = msgspec.structs.replace(ANSWER, content=text, tool_calls=[])
+    first = [MessageAdded(ANSWER, 1)] if is_imported else TURN[2:6]
+    again = [StreamStarted(message_id="m2", run_id="run2", round=0, model="demo/echo", append=True)]
+    chat = chat_of(log_of(([*TURN[:2], *first, MessageUpdated("m1", edited), *again, MessageAdded(answer, 1)], [])))
     assert [kind for kind, _ in read_history(chat).wrong] == ([] if is_good else ["text"])
 
 
