@@ -40,6 +40,8 @@ BLOBS_MB = (10, 50)
 LOGS = ((2_000, 200), (20_000, 200), (8, MB), (4, 2 * MB))
 """Numbers of entries after the checkpoint, and their bytes. The largest ordinary entry is a part of an import."""
 TRIMMED, CHATS, DUE, LETTERS = 100_000, 100_000, 5_000, 500
+RESTORED = 2_400
+"""The messages of 6.6 kB that fit into one request, which has at most 16 MiB."""
 CLAIMED = 20
 """The chats that a worker claims at a time (DISPATCH §7)."""
 OWNER, WORKER, LEASE_MS = "ann", "worker", 600_000
@@ -159,7 +161,8 @@ async def list_cases(store: RedisStore, server: StoreServer) -> AsyncIterator[Ca
 
 
 def imports(server: StoreServer, directory: Path, *, small: bool) -> Iterator[Case]:
-    """Import 10,000 messages of 66 MB by HTTP, talk in the chat, read it, and delete it."""
+    """Import 10,000 messages of 66 MB by HTTP, talk in the chat, read it, branch it, delete it, and restore as much of
+    it as a request may have."""
     count = 2_000 if small else 10_000
     directory.mkdir()
     with ExitStack() as stack:
@@ -178,8 +181,27 @@ def imports(server: StoreServer, directory: Path, *, small: bool) -> Iterator[Ca
             yield Case("import_turn", "a turn in the imported chat")
             assert client.get("/v1/chats/large/export").status_code == 200
             yield Case("import_export", "the imported chat, exported")
+            messages = client.get("/v1/chats/large").json()["messages"]
+            fork = {
+                "type": "branch_from_chat",
+                "source_chat_id": "large",
+                "up_to_message_id": messages[-1]["message_id"],
+            }
+            yield PREPARED
+            _do(client, "fork", fork)
+            yield Case("branch", "a branch of the imported chat")
             assert client.delete("/v1/chats/large").status_code < 300
             yield Case("import_delete", "the imported chat, deleted")
+            texts = [{"role": message["role"], "content": message["content"]} for message in messages[:RESTORED]]
+            _do(client, "restored", {"type": "restore_messages", "messages": texts})
+            yield Case("restore", f"`restore_messages` of {len(texts):,} messages, {len(texts) * 6_600 / MB:.0f} MB")
+
+
+def _do(client: httpx2.Client, chat_id: str, body: dict[str, object]) -> None:
+    """Post a command, and wait until it has taken effect and the chat is at rest."""
+    body = {"client_request_id": chat_id, **body}
+    answer = client.post(f"/v1/chats/{chat_id}/commands", json=body, headers={"Prefer": "wait=30"})
+    assert answer.json().get("accepted"), answer.text
 
 
 def _until_listed(client: httpx2.Client) -> None:

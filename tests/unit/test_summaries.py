@@ -123,7 +123,7 @@ def test_a_later_summary_covers_the_earlier_one_and_stands_alone() -> None:
 def test_a_summary_ends_before_a_question_and_leaves_pairs_together(shape: str, most: int, shown: str) -> None:
     """S stands for the summary; the last question is the question that the next round answers, or has answered."""
     chat = chat_with(0)
-    chat.write(lambda builder: builder.begin_with(history(shape)))
+    chat.write(lambda builder: builder.begin_with(history(shape), "r"))
     chat.command(SetParams(client_request_id="q", patch={"max_history_messages": most}))
     chat.command(Regenerate(client_request_id="r") if shape[-1] == "A" else say("r", "U"))
     while isinstance(chat.step, Summarize):
@@ -216,7 +216,7 @@ def test_what_a_model_reads_is_counted_whatever_it_is_made_of() -> None:
 def test_a_transcript_is_bounded_whatever_the_chat_holds() -> None:
     chat = chat_with(2)
     long = [Message(role="user", content="x" * 2 * MESSAGE_MAX_CHARACTERS, message_id=f"m{n}") for n in range(90)]
-    chat.write(lambda builder: builder.begin_with(long))
+    chat.write(lambda builder: builder.begin_with(long, "r"))
     chat.command(say("last", "last"))
     words = str(summary_request(chat.state, {}, "m").messages[0].content)
     assert len(words) < 1.1 * TRANSCRIPT_MAX_CHARACTERS

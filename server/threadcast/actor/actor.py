@@ -20,7 +20,7 @@ from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.compaction import is_compacted
 from threadcast.actor.end import LONG_MISSING_DELAY_MS, NEWER_VERSION_DELAY_MS, End
 from threadcast.actor.former_owner import FormerOwner
-from threadcast.actor.intake import carry_out, command_of, forget_takeovers, give_up_first
+from threadcast.actor.intake import carry_out, forget_takeovers, give_up_first, read_command
 from threadcast.actor.orphans import leave_no_orphan
 from threadcast.actor.outbox_sender import OutboxSender
 from threadcast.actor.processes import ChatProcesses, write_ends, write_lost
@@ -277,7 +277,7 @@ class Actor:
             lambda: self._context.store.read_inbox(self.chat_id, COMMANDS_AT_ONCE)
         )
         for entry in entries:
-            command, by = command_of(entry)
+            command, by = await read_command(self._context.store, self._retry_policy, writer, entry)
             laid_in_at = int(entry.inbox_id.partition("-")[0]) / 1000
             self._context.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
             source = await source_of(self._context.store, self._retry_policy, self.chat_id, command, by)

@@ -5,9 +5,11 @@ the chat continues with the next command.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from threadcast.actor.retry_policy import RetryPolicy
 from threadcast.actor.writer import Writer
@@ -15,27 +17,50 @@ from threadcast.agent_loop.plan import advance, is_worked_on
 from threadcast.agent_loop.recovery import recover
 from threadcast.agent_loop.steps import Step, Wait
 from threadcast.base.boundary import pass_on
+from threadcast.base.large_reads import in_large_read
+from threadcast.chat.copies import drop_unfinished
 from threadcast.chat.decider import decide
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.facts import Progressed
-from threadcast.chat.internal_commands import BeginSubchat, InternalCommand, decode_inbox_body
+from threadcast.chat.internal_commands import BeginSubchat, InternalCommand, StoredCommand, decode_inbox_body
 from threadcast.chat.owner_state import OwnerState
 from threadcast.chat.runs import tell_failure
 from threadcast.chat.subchats import begin_failed
 from threadcast.profiles.profile import ChatTools
-from threadcast.store.ports import Inbox, InboxEntry
+from threadcast.store.ports import Blobs, Inbox, InboxEntry
 from threadcast_protocol.wire.commands import Command, Queueable
 from threadcast_protocol.wire.errors import BadRequest
 from threadcast_protocol.wire.failures import COMMAND_CRASHED, POISON, UNREADABLE, Failure
 from threadcast_protocol.wire.principal import SYSTEM, Principal
 
-__all__ = ["carry_out", "command_of", "forget_takeovers", "give_up", "give_up_first"]
+__all__ = ["carry_out", "forget_takeovers", "give_up", "give_up_first", "read_command"]
 
 _log = structlog.get_logger()
 
 
-def command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
-    """Return the command and its sender. The command is None if it cannot be read; then it will be refused."""
+class Commands(Blobs, Inbox, Protocol):
+    """The parts of the store that hold commands."""
+
+
+async def read_command(
+    store: Commands, retry_policy: RetryPolicy, writer: Writer, entry: InboxEntry
+) -> tuple[Command | InternalCommand | None, Principal]:
+    """Return the command and its sender. A large command is read from its blob. The command is None if it cannot be
+    read; then it will be refused. Raises Lost."""
+    command, by = _command_of(entry)
+    if not isinstance(command, StoredCommand):
+        return command, by
+    name = command.blob
+    blob = await retry_policy.until_answered(lambda: store.get_blob(writer.state.chat_id, writer.owner, name))
+    if blob is None:
+        _log.error("command.lost_its_body", client_request_id=entry.request_id)
+        return None, by
+    whole = replace(entry, body=blob.data)
+    command, by = await in_large_read(lambda: _command_of(whole))
+    return (None if isinstance(command, StoredCommand) else command), by
+
+
+def _command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
     by = SYSTEM
     try:
         by = msgspec.json.decode(entry.principal, type=Principal)
@@ -58,7 +83,7 @@ def carry_out(
 ) -> Step:
     """Write the effects of a command, and return the next step of the run.
 
-    `tools_of` returns the tools of a chat. `command` and `by` are the result of `command_of`; `request_id` is known
+    `tools_of` returns the tools of a chat. `command` and `by` are the result of `read_command`; `request_id` is known
     even if the command could not be read. `source`: see `decide`. `is_stopped` is true if the run's task was stopped
     for this command. While a task works on the run, that task announces the run's next step, and this function returns
     `Wait`; otherwise `advance` announces it. If a bug raises an error, the command is refused and has no other effect.
@@ -97,6 +122,7 @@ def give_up(
     calling chat is told, too.
     """
     builder.note(Progressed())
+    drop_unfinished(builder, request_id)
     builder.refuse(request_id, failure.code, failure.message, by=by)
     if isinstance(command, Queueable):
         tell_failure(builder, failure)
@@ -111,7 +137,7 @@ async def forget_takeovers(writer: Writer) -> None:
         await writer.commit(lambda builder: builder.note(Progressed()))
 
 
-async def give_up_first(store: Inbox, retry_policy: RetryPolicy, writer: Writer) -> None:
+async def give_up_first(store: Commands, retry_policy: RetryPolicy, writer: Writer) -> None:
     """Refuse the first command of the inbox, if there is one, because it has killed its workers. A copy is kept among
     the dead letters, before the append that consumes the command.
 
@@ -124,5 +150,5 @@ async def give_up_first(store: Inbox, retry_policy: RetryPolicy, writer: Writer)
     entry = waiting[0]
     _log.error("command.poisoned", chat_id=chat_id, client_request_id=entry.request_id)
     await retry_policy.until_answered(lambda: store.dead_letter(chat_id, entry, "poison"))
-    command, by = command_of(entry)
+    command, by = await read_command(store, retry_policy, writer, entry)
     await writer.commit(lambda builder: give_up(builder, command, entry.request_id, by, POISON), (entry,))

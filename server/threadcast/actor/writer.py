@@ -20,12 +20,14 @@ from typing import TypeAlias, TypeVar
 
 import anyio
 import structlog
+from msgspec.structs import replace
 
 from threadcast.actor.agent_operations import tell_operations
 from threadcast.actor.append import Appending
 from threadcast.actor.append_group import AppendGroup, wake
 from threadcast.actor.append_request import Meta, Prepared, entry_append, is_indexed, text_append
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
+from threadcast.actor.copy_parts import builder_of, copy_parts
 from threadcast.actor.traces import Traces
 from threadcast.agent_loop.calls.client_events import Emitted
 from threadcast.agent_loop.history.kept_view import KeptView
@@ -119,7 +121,7 @@ class Writer:
     async def commit(self, write: Callable[[EntryBuilder], _T], consumed: tuple[InboxEntry, ...] = ()) -> _T:
         """Append one entry: first the items passed to `offer` since the last append, then the events that `write` adds.
         Returns the result of `write` after the entry is durable. `write` gets a builder with the current state, and
-        must not wait.
+        must not wait. A large copy of a chat becomes several entries (`copy_parts.py`).
 
         Raises:
             Fenced: another worker owns the log; nothing was written.
@@ -132,11 +134,27 @@ class Writer:
                 return result
             if self._is_over:
                 raise Fenced
+            if builder.copied_for:
+                builder = await self._append_all_but_the_last(builder)
             before = self.state
             request, entry_id, after = self._request(builder, consumed)
             await self._append(request, entry_id, after, len(builder.events))
             self._take_over(builder, request, before)
         return result
+
+    async def _append_all_but_the_last(self, entry: EntryBuilder) -> EntryBuilder:
+        """Append the parts of a copy except for the last one, whose builder is returned. Raises Fenced."""
+        *parts, last = copy_parts(entry)
+        for part in parts:
+            builder = builder_of(part, self.state, entry)
+            request, entry_id, after = self._request(builder, ())
+            request = replace(request, lifetime="", expire_seconds=0)  # the command waits, so the chat must not expire
+            await self._append(request, entry_id, after, len(builder.events))
+        if not parts:
+            return entry
+        rest = builder_of(last, self.state, entry)
+        rest.acks = entry.acks
+        return rest
 
     async def _append(self, request: AppendRequest, entry_id: EntryId, after: OwnerState, events_count: int) -> None:
         """Append the entry, and continue from the state `after` it. Raises Fenced."""

@@ -172,9 +172,17 @@ def _check_references(collector: BlobCollector, held: dict[str, BlobFacts]) -> N
                 )
 
 
-async def put_blob(store: Blobs, chat_id: str, owner: str, blob: Blob, *, revives: bool = False) -> None:
-    """Store a blob for a day, or for as long as the chat refers to it. With `revives`, the chat may be a deleted chat
-    that an import restores.
+async def put_blob(
+    store: Blobs,
+    chat_id: str,
+    owner: str,
+    blob: Blob,
+    *,
+    revives: bool = False,
+    ttl_seconds: int = BLOB_TTL_SECONDS,
+) -> None:
+    """Store a blob for `ttl_seconds`, or for as long as the chat refers to it. With `revives`, the chat may be one that
+    was deleted, which an import restores.
 
     Raises:
         TooLarge: the chat has reached the maximum number of blobs.
@@ -182,7 +190,7 @@ async def put_blob(store: Blobs, chat_id: str, owner: str, blob: Blob, *, revive
         NotFound: the caller has deleted the chat.
         Unavailable: the store does not answer.
     """
-    request = BlobPut(chat_id=chat_id, owner=owner, blob=blob, ttl_seconds=BLOB_TTL_SECONDS, revives=revives)
+    request = BlobPut(chat_id=chat_id, owner=owner, blob=blob, ttl_seconds=ttl_seconds, revives=revives)
     match await store.put_blob(request):
         case BlobOutcome.FULL:
             raise TooLarge("the chat holds as many blobs as it may; start another one")

@@ -170,7 +170,7 @@ async def _was_accepted(edge: Edge, principal: Principal, chat_id: str, command:
     """Return whether a command that the storage limits refuse was already stored by an earlier request. Its sender has
     missed the first answer, and must not be told that the command was refused."""
     request = client_post(chat_id, principal, command, await _off_the_loop(body_digest, body))
-    return (await edge.store.post(replace(request, kind="probe"))).outcome is PostOutcome.DUPLICATE
+    return (await edge.store.post(replace(request, kind="probe", body=b""))).outcome is PostOutcome.DUPLICATE
 
 
 async def _off_the_loop(read: Callable[[bytes], _T], body: bytes) -> _T:

@@ -5,6 +5,7 @@ A command of a client goes through `prepared`, which makes the checks that do no
 without checks.
 """
 
+import hashlib
 import secrets
 from functools import partial
 from typing import Literal, TypeAlias, get_args
@@ -14,17 +15,19 @@ import structlog
 from msgspec.structs import replace
 
 from threadcast.api.attachments import resolved
-from threadcast.api.blobs import store_parts
+from threadcast.api.blobs import put_blob, store_parts
 from threadcast.api.declared_tools import check_declared_tools
 from threadcast.api.edge import Edge
 from threadcast.api.outcomes import following, outcome_within
 from threadcast.api.params import checked_params
 from threadcast.api.storage import SMALL_BYTES
 from threadcast.base.large_reads import in_large_read
-from threadcast.chat.internal_commands import CancelQueued, InternalCommand
+from threadcast.chat.internal_commands import CancelQueued, InternalCommand, StoredCommand
 from threadcast.chat.restores import read_messages
+from threadcast.store.bounds import WHOLE_MAX_BYTES
 from threadcast.store.load import load_folded
 from threadcast.store.ports import PostKind, PostOutcome, PostRequest
+from threadcast_protocol.wire.blobs import PRIVATE_MIME, Blob
 from threadcast_protocol.wire.commands import (
     CREATES_CHAT,
     EXEMPT_FROM_QUEUE_LIMIT,
@@ -53,6 +56,7 @@ from threadcast_protocol.wire.errors import (
     IdTaken,
     NotFound,
     QueueFull,
+    Refused,
     TooLarge,
     Unavailable,
 )
@@ -81,6 +85,9 @@ commands of the server's own. After this time the request is answered 202 (PROTO
 POST_TRIES = 3
 """Maximum number of attempts to post one command while the store does not answer, all with the same nonce. After the
 last attempt the request fails with 503."""
+
+BODY_TTL_SECONDS = 7 * 24 * 3_600
+"""Seconds that the body of a large command waits for a worker. A worker that comes later refuses the command."""
 
 Kept: TypeAlias = Literal["accepted", "duplicate", "aborted"]
 """The status that the sender of a command gets: the command was stored now, was stored before, or is an abort of a chat
@@ -189,6 +196,7 @@ async def post(
 
     Raises:
         QuotaSpent: the principal has used up its quota; nothing was stored.
+        TooLarge, NotFound, IdTaken: the chat takes no blob for the body of a large command; nothing was stored.
         Unavailable: the store did not answer; the command may have been stored.
     """
     counted = await edge.quotas.spend(principal, request.chat_id, command)
@@ -197,6 +205,12 @@ async def post(
         await post(edge, setting, client_post(request.chat_id, principal, setting), principal)
     if copied_bytes := await _copied_bytes(edge, principal, command):
         request = replace(request, charged_bytes=copied_bytes)
+    if len(request.body) > WHOLE_MAX_BYTES:
+        try:
+            request = await _beside(edge, request)
+        except Refused:
+            await edge.quotas.give_back(principal, counted)
+            raise
     cache = edge.credential_cache if isinstance(command, _STARTS_TOOLS) else None
     if cache is not None:
         cache.hold(request.owner, request.chat_id, request.request_id, authorization)
@@ -212,6 +226,20 @@ async def post(
         if cache is not None and outcome not in (PostOutcome.DUPLICATE, PostOutcome.MISMATCH):
             cache.forget(request.owner, request.chat_id, request.request_id)
     return outcome
+
+
+async def _beside(edge: Edge, request: PostRequest) -> PostRequest:
+    """Store the body of a large command as a private blob of the chat, and return the request that posts a reference to
+    it. If the request id is known or the chat does not take the command, nothing is stored, and a probe is returned,
+    whose post has the same outcome. Raises Unavailable, TooLarge, NotFound, IdTaken."""
+    probe = replace(request, kind="probe", body=b"")
+    if (await edge.store.post(probe)).outcome is not PostOutcome.FULL:
+        return probe
+    blob = Blob(hashlib.sha256(request.body).hexdigest(), PRIVATE_MIME, request.body)
+    revives = request.kind == "import"
+    await put_blob(edge.store, request.chat_id, request.owner, blob, revives=revives, ttl_seconds=BODY_TTL_SECONDS)
+    stored = StoredCommand(client_request_id=request.request_id, blob=blob.hash)
+    return replace(request, body=encode_command(stored))
 
 
 def status_of(edge: Edge, command: Command, request: PostRequest, outcome: PostOutcome) -> Kept:

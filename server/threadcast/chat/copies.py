@@ -3,6 +3,9 @@
 The commands `branch_from_chat` and `restore_messages` take effect at once and do not wait in the queue, so that the
 next command already finds the messages. The caller has loaded the source chat and checked its owner. `restores.py`
 checks messages from clients. All functions are pure.
+
+The writer divides a large copy into several entries (`actor/copy_parts.py`). If a worker dies between two of them, the
+next owner removes the messages that have arrived, and carries the command out anew.
 """
 
 import msgspec
@@ -10,7 +13,7 @@ from msgspec.structs import replace
 
 from threadcast.chat.approval_rules import ApprovalRules
 from threadcast.chat.entry_builder import EntryBuilder
-from threadcast.chat.facts import ArgumentsHidden, ResultWithheld
+from threadcast.chat.facts import ArgumentsHidden, ImportGoesOn, ResultWithheld
 from threadcast.chat.owner_state import OwnerState
 from threadcast.chat.restores import read_messages
 from threadcast.chat.starts import birth, first_line
@@ -21,14 +24,29 @@ from threadcast_protocol.wire.blobs import attachments_of, move_to
 from threadcast_protocol.wire.commands import BranchFromChat, RestoreMessages
 from threadcast_protocol.wire.decoders import decoder
 from threadcast_protocol.wire.errors import Conflict, NotFound
-from threadcast_protocol.wire.events import ThreadUpdated
+from threadcast_protocol.wire.events import MessageRemoved, ThreadUpdated
 from threadcast_protocol.wire.messages import JsonObject, Message
 from threadcast_protocol.wire.principal import Principal
 from threadcast_protocol.wire.thread import Thread, ThreadPatch, differences
 
-__all__ = ["branch_from", "restore"]
+__all__ = ["branch_from", "copy_id", "drop_unfinished", "restore"]
 
 _messages: msgspec.json.Decoder[Message] = decoder(Message)
+
+
+def copy_id(request_id: str) -> str:
+    """Return the `import_id` of the copy that a command makes. An import has no such id."""
+    return f"copy:{request_id}"
+
+
+def drop_unfinished(builder: EntryBuilder, request_id: str) -> None:
+    """Remove the messages that the command of this request id has copied, if its copy is not complete."""
+    going = builder.state.private.importing
+    if going is None or going.import_id != copy_id(request_id):
+        return
+    if builder.state.path:
+        builder.say(MessageRemoved(builder.state.path[0]))
+    builder.note(ImportGoesOn(import_id=going.import_id, next_part=0))
 
 
 def branch_from(builder: EntryBuilder, command: BranchFromChat, by: Principal, source: OwnerState | None) -> None:
@@ -62,7 +80,7 @@ def branch_from(builder: EntryBuilder, command: BranchFromChat, by: Principal, s
             message = replace(message, finish_reason="abort", status="partial", tool_calls=[])
         here = _moved(message, builder.state.chat_id)
         copies.append(replace(here, message_id=builder.new_id("msg"), payloads=[], active_payload_id=None))
-    builder.begin_with(copies)
+    builder.begin_with(copies, command.client_request_id)
     for key, copy in zip(way, copies, strict=True):
         _take_what_is_private(builder, source, key, copy)
     note_untrusted(builder, source.private.tainted_by)
@@ -109,7 +127,7 @@ def restore(builder: EntryBuilder, command: RestoreMessages, by: Principal, rule
         attachments = attachments_of(message.content, builder.state.chat_id)
         born_at = message.created_at or builder.now_ms
         restored.append(replace(message, message_id=message_id, attachments=attachments, created_at=born_at))
-    builder.begin_with(restored)
+    builder.begin_with(restored, command.client_request_id)
     note_restored(builder, restored, rules)
     builder.accept(command.client_request_id, {"queued": True}, by=by, final=True)
 

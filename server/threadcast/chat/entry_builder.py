@@ -49,6 +49,8 @@ class EntryBuilder:
         self.events: list[Event | Relayed] = []
         self.facts: list[Fact] = []
         self.acks: list[EntryAck] = []
+        self.copied_for = ""
+        """The request id of the command for which `begin_with` was called. Such an entry may be written in parts."""
 
     @property
     def profile_params(self) -> JsonObject:
@@ -112,8 +114,10 @@ class EntryBuilder:
         parent_id = path[index - 1] if index else None
         self.say(MessageAdded(placed(self.state.nodes, message, parent_id), index))
 
-    def begin_with(self, messages: Sequence[Message]) -> None:
-        """Add the first messages of an empty chat, each as the child of the message before, in linear time."""
+    def begin_with(self, messages: Sequence[Message], request_id: str) -> None:
+        """Add the first messages of an empty chat for a command, each as the child of the message before, in linear
+        time."""
+        self.copied_for = request_id
         parents = (None, *(message.message_id for message in messages))
         chained = (
             replace(message, parent_id=parent_id, sibling_ids=[message.message_id], sibling_index=0)

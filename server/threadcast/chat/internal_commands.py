@@ -26,6 +26,7 @@ __all__ = [
     "InternalCommand",
     "Refuse",
     "StopSubchat",
+    "StoredCommand",
     "SubchatFinished",
     "decode_inbox_body",
 ]
@@ -33,10 +34,17 @@ __all__ = [
 
 class _Internal(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
     """The base of all internal commands. Their principal is `system` (DESIGN §4.9), except for `AnswerQuestion`, which
-    has the principal of the person who answers."""
+    has the principal of the person who answers, and for `StoredCommand`."""
 
     client_request_id: str
     priority: ClassVar[bool] = False
+
+
+class StoredCommand(_Internal, frozen=True, tag="stored"):
+    """A command that is too large for the inbox. `blob` is the hash of a private blob of the chat, which holds
+    the command's body. The request id is that of the command, and the principal is its sender."""
+
+    blob: str
 
 
 class Refuse(_Internal, frozen=True, tag="refused"):
@@ -110,7 +118,15 @@ class StopSubchat(_Internal, frozen=True, tag="stop_subchat"):
 
 
 InternalCommand: TypeAlias = (
-    Refuse | CancelQueued | ForgetTool | AnswerQuestion | ImportChat | BeginSubchat | SubchatFinished | StopSubchat
+    StoredCommand
+    | Refuse
+    | CancelQueued
+    | ForgetTool
+    | AnswerQuestion
+    | ImportChat
+    | BeginSubchat
+    | SubchatFinished
+    | StopSubchat
 )
 
 _inbox: msgspec.json.Decoder[Command | InternalCommand] = decoder(Command | InternalCommand)

@@ -1,0 +1,194 @@
+"""Large copies are written in parts: if a worker dies between two parts, the chat still gets the whole copy once
+(CMD-12)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from hashlib import sha256
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.actor_harness import CHAT, Harness, say
+from tests.unit.pure_chat import PureChat
+from threadcast.actor import copy_parts
+from threadcast.actor.copy_parts import builder_of
+from threadcast.actor.copy_parts import copy_parts as parts_of
+from threadcast.actor.end import End
+from threadcast.actor.intake import give_up
+from threadcast.chat.decider import decide
+from threadcast.chat.entry_builder import EntryBuilder
+from threadcast.chat.facts import ImportGoesOn, ResultWithheld
+from threadcast.chat.import_files import PART_MAX_BYTES
+from threadcast.chat.internal_commands import StoredCommand
+from threadcast.chat.owner_state import OwnerState, empty_owner_state
+from threadcast.store.ports import Appended, AppendRequest, BlobOutcome, BlobPut
+from threadcast_protocol.fold.snapshot import snapshot_of
+from threadcast_protocol.framing.codec import decode_events, encode
+from threadcast_protocol.wire.blobs import PRIVATE_MIME, Blob
+from threadcast_protocol.wire.commands import BranchFromChat, Command, RestoreMessages, encode_command
+from threadcast_protocol.wire.events import MessageAdded
+from threadcast_protocol.wire.failures import POISON
+from threadcast_protocol.wire.principal import LOCAL
+
+AT_ONCE = 3
+"""The messages of a part in these tests, in place of 500."""
+
+PARTS = 5
+"""The parts of a copy of ten messages: the thread and two messages, three, three, two and the ack, and the facts."""
+
+
+@pytest.fixture(autouse=True)
+def parts_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy_parts, "PART_MAX_MESSAGES", AT_ONCE)
+
+
+def restore(messages: int = 10) -> RestoreMessages:
+    texts = [{"role": "assistant" if n % 2 else "user", "content": f"text {n}"} for n in range(messages)]
+    return RestoreMessages(client_request_id="r", messages=texts)
+
+
+TEXTS = [("assistant" if number % 2 else "user", f"text {number}") for number in range(10)]
+
+
+async def copying(harness: Harness, kind: str) -> Command:
+    """Return a command that copies ten messages into the chat, from its client or from another chat."""
+    if kind == "restore":
+        return restore()
+    await harness.own("w0", restore(), chat_id="source")
+    last = (await harness.state("source")).path[-1]
+    return BranchFromChat(client_request_id="r", source_chat_id="source", up_to_message_id=last)
+
+
+@asynccontextmanager
+async def taken_over(harness: Harness, monkeypatch: pytest.MonkeyPatch, before: int) -> AsyncIterator[None]:
+    """Let another worker take the chat just before the append of this number, counted from 1."""
+    calls, append = count(1), harness.store.append
+
+    async def fenced(request: AppendRequest) -> Appended:
+        if request.chat_id == CHAT and next(calls) == before:
+            await harness.claim("other")
+            await harness.store.take(CHAT, "other", "takeover")
+        return await append(request)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.store, "append", fenced)
+        yield
+
+
+@pytest.mark.anyio
+@pytest.mark.row("CMD-12")
+@pytest.mark.parametrize("kind", ["restore", "branch"])
+async def test_a_large_copy_becomes_small_entries_and_takes_effect_once(harness: Harness, kind: str) -> None:
+    command = await copying(harness, kind)
+    async with harness.watching() as reader:
+        assert await harness.own("w1", command) is End.RELEASED
+        assert await harness.texts() == TEXTS
+        final = await harness.snapshot()
+        await reader.until(lambda w: w.snapshot == final, 10)
+    entries = [decode_events(entry.events) for entry in await harness.store.read_log(CHAT)]
+    assert max(map(len, entries)) <= AT_ONCE and sum(map(bool, entries)) >= len(TEXTS) / AT_ONCE
+    assert await harness.outcomes("r") == [(True, True)]
+    assert await harness.store.read_inbox(CHAT, 1) == []
+    assert (await harness.state()).private.importing is None
+    assert await harness.folded_log() == await harness.state()
+
+
+@pytest.mark.anyio
+@pytest.mark.row("CMD-12")
+@pytest.mark.parametrize("kind", ["restore", "branch"])
+@pytest.mark.parametrize("before", range(1, PARTS + 1))
+async def test_a_copy_whose_worker_dies_between_two_parts_begins_anew(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, kind: str, before: int
+) -> None:
+    command = await copying(harness, kind)
+    async with harness.watching() as reader:
+        async with taken_over(harness, monkeypatch, before):
+            assert await harness.own("w1", command) is End.LOST
+        state = await harness.state()
+        assert (state.private.importing is not None) == (before > 1)
+        assert len(await harness.store.read_inbox(CHAT, 2)) == 1, "the command waits"
+        assert await harness.own("w2") is End.RELEASED
+        assert await harness.texts() == TEXTS
+        final = await harness.snapshot()
+        await reader.until(lambda w: w.snapshot == final, 10)
+    state = await harness.state()
+    assert len(state.nodes) == len(TEXTS), "nothing of the first try is left"
+    assert await harness.outcomes("r") == [(True, True)]
+    assert state.private.importing is None
+    assert await harness.own("w3", say("go on")) is End.RELEASED
+    assert (await harness.texts())[len(TEXTS) :] == [("user", "go on"), ("assistant", "You said: go on")]
+
+
+@pytest.mark.anyio
+async def test_a_copy_that_is_given_up_leaves_an_empty_chat_that_takes_commands(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with taken_over(harness, monkeypatch, 3):
+        assert await harness.own("w1", restore()) is End.LOST
+    for worker in ("w2", "w3"):  # these die before they begin
+        await harness.claim(worker)
+        await harness.store.take(CHAT, worker, "takeover")
+    assert await harness.own("w4") is End.RELEASED
+    assert await harness.refusals() == {"r": "poison"}
+    assert await harness.texts() == []
+    await harness.own("w5", say("hello"))
+    assert await harness.texts() == [("user", "hello"), ("assistant", "You said: hello")]
+
+
+@pytest.mark.anyio
+async def test_a_large_command_is_read_from_its_blob_and_refused_if_the_blob_is_gone(harness: Harness) -> None:
+    command = restore()
+    body = encode_command(command)
+    blob = Blob(sha256(body).hexdigest(), PRIVATE_MIME, body)
+    put = BlobPut(chat_id=CHAT, owner=LOCAL.id, blob=blob, ttl_seconds=60)
+    assert await harness.store.put_blob(put) is BlobOutcome.KEPT
+    for name, hash in (("r", blob.hash), ("gone", "0" * 64)):
+        await harness.post_body(name, encode_command(StoredCommand(client_request_id=name, blob=hash)))
+    await harness.own("w1")
+    assert await harness.texts() == TEXTS
+    assert await harness.outcomes("r") == [(True, True)]
+    assert await harness.outcomes("gone") == [(False, True)]
+
+
+@given(messages=st.integers(0, 30), at_once=st.integers(1, 9), died_after=st.integers(0, 9))
+def test_the_parts_fold_to_what_the_whole_entry_folds_to(messages: int, at_once: int, died_after: int) -> None:
+    """Also after a worker that has died after some of the parts, and if the command is given up then."""
+    ids = count(1)
+
+    def carried_out(state: OwnerState) -> EntryBuilder:
+        builder = EntryBuilder(state, 1, lambda prefix: f"{prefix}_{next(ids)}")
+        decide(builder, restore(messages), LOCAL)
+        builder.note(ResultWithheld(message_id=f"msg_{messages}", content="withheld"))
+        return builder
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(copy_parts, "PART_MAX_MESSAGES", at_once)
+        begun = empty_owner_state(CHAT)
+        first = carried_out(begun)
+        for part in parts_of(first)[: min(died_after, len(parts_of(first)) - 1)]:
+            begun = builder_of(part, begun, first).state
+        given_up = EntryBuilder(begun, 1, lambda prefix: prefix)
+        give_up(given_up, restore(), "r", LOCAL, POISON)
+        assert not given_up.state.nodes and given_up.state.private.importing is None
+        entry, state = carried_out(begun), begun
+        parts = parts_of(entry)
+        for number, part in enumerate(parts, 1):
+            state = builder_of(part, state, entry).state
+            assert (state.private.importing is None) == (number == len(parts))
+            assert len(part.events) <= at_once
+    assert [event for part in parts for event in part.events] == entry.events
+    assert encode(snapshot_of(state)) == encode(snapshot_of(entry.state))
+    assert state == entry.state
+
+
+def test_a_part_holds_no_more_bytes_than_a_part_of_an_import(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    long = [{"role": "user", "content": "x" * 200_000} for _ in range(7)]
+    builder = EntryBuilder(empty_owner_state(CHAT), 1, PureChat().new_id)
+    decide(builder, RestoreMessages(client_request_id="r", messages=long), LOCAL)
+    parts = parts_of(builder)
+    assert [sum(isinstance(event, MessageAdded) for event in part.events) for part in parts] == [2, 2, 2, 1]
+    assert all(len(encode(part.events)) <= PART_MAX_BYTES for part in parts)
+    assert [fact.next_part for part in parts for fact in part.facts if isinstance(fact, ImportGoesOn)] == [1, 2, 3, 0]
