@@ -301,7 +301,9 @@ def _parser() -> argparse.ArgumentParser:
         "dead-letters", "show commands that were given up because they killed their workers", help_texts.DEAD_LETTERS
     )
     letters.add_argument("--limit", type=int, default=20, metavar="N", help="show the newest N (20)")
-    letters.add_argument("--json", action="store_true", help="print each as a line of JSON, with the whole command")
+    letters.add_argument(
+        "--json", action="store_true", help="print each as a line of JSON, with the command, at most 1 MiB of it"
+    )
     for reading in (doctor, letters):
         reading.add_argument("--config", metavar="FILE", help=config)
         reading.add_argument("--data-dir", metavar="DIR", help=data_dir)

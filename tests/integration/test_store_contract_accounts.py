@@ -6,9 +6,9 @@ import secrets
 
 import pytest
 
-from tests.integration.store_fixtures import CHAT, command, consume_all, owned
+from tests.integration.store_fixtures import CHAT, command, consume_all, entry, owned
 from threadcast.store.bounds import BLOB_OVERHEAD_BYTES, CHAT_OVERHEAD_BYTES
-from threadcast.store.ports import BlobOutcome, BlobPut, Released, Store
+from threadcast.store.ports import Appended, BlobOutcome, BlobPut, Released, Store
 from threadcast.store.redis.store import RedisStore
 from threadcast_protocol.wire.blobs import Blob
 
@@ -34,6 +34,28 @@ async def test_a_blob_counts_once_for_its_uploader_also_before_the_chat_exists(s
         await put(store, data)
     assert await stored(store) == (100 * KIB + BLOB_OVERHEAD_BYTES, 1)
     assert await stored(store, "bob") == (0, 0)
+
+
+async def test_a_dropped_blob_counts_no_more_unless_an_entry_refers_to_it(store: Store) -> None:
+    data, other = secrets.token_bytes(100 * KIB), secrets.token_bytes(10 * KIB)
+    name = hashlib.sha256(data).hexdigest()
+    await put(store, data)
+    await store.drop_blob(CHAT, "bob", name)
+    assert await stored(store) == (100 * KIB + BLOB_OVERHEAD_BYTES, 1)
+    for _ in range(2):
+        await store.drop_blob(CHAT, "ann", name)
+        assert await store.get_blob(CHAT, "ann", name) is None
+        assert await stored(store) == (0, 0)
+    taken = await owned(store)
+    before = await stored(store)
+    for kept in (data, other):
+        await put(store, kept)
+    assert await store.append(entry(taken.head, blobs=(name,))) is Appended.OK
+    for each in (data, other):
+        await store.drop_blob(CHAT, "ann", hashlib.sha256(each).hexdigest())
+    assert await store.get_blob(CHAT, "ann", name) is not None, "the entry refers to it"
+    after = await stored(store)
+    assert after[0] - before[0] < 10 * KIB + 100 * KIB and after[1] == before[1]
 
 
 async def test_a_command_counts_with_its_body_and_what_it_will_copy_and_a_repeat_does_not(store: Store) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.actor_harness import CHAT, Harness, say
 from tests.unit.pure_chat import PureChat
-from threadcast.actor import copy_parts
+from threadcast.actor import copy_parts, intake
 from threadcast.actor.copy_parts import builder_of
 from threadcast.actor.copy_parts import copy_parts as parts_of
 from threadcast.actor.end import End
@@ -28,15 +28,15 @@ from threadcast_protocol.fold.snapshot import snapshot_of
 from threadcast_protocol.framing.codec import decode_events, encode
 from threadcast_protocol.wire.blobs import PRIVATE_MIME, Blob
 from threadcast_protocol.wire.commands import BranchFromChat, Command, RestoreMessages, encode_command
-from threadcast_protocol.wire.events import MessageAdded
+from threadcast_protocol.wire.events import Ack, MessageAdded
 from threadcast_protocol.wire.failures import POISON
 from threadcast_protocol.wire.principal import LOCAL
 
 AT_ONCE = 3
 """The messages of a part in these tests, in place of 500."""
 
-PARTS = 5
-"""The parts of a copy of ten messages: the thread and two messages, three, three, two and the ack, and the facts."""
+PARTS = 4
+"""The parts of a copy of ten messages."""
 
 
 @pytest.fixture(autouse=True)
@@ -88,7 +88,9 @@ async def test_a_large_copy_becomes_small_entries_and_takes_effect_once(harness:
         final = await harness.snapshot()
         await reader.until(lambda w: w.snapshot == final, 10)
     entries = [decode_events(entry.events) for entry in await harness.store.read_log(CHAT)]
-    assert max(map(len, entries)) <= AT_ONCE and sum(map(bool, entries)) >= len(TEXTS) / AT_ONCE
+    added = [sum(isinstance(event, MessageAdded) for event in events) for events in entries if events]
+    assert added == [3, 3, 3, 1]
+    assert [isinstance(event, Ack) for event in entries[-1]].count(True) == 1, "nobody is told before it is complete"
     assert await harness.outcomes("r") == [(True, True)]
     assert await harness.store.read_inbox(CHAT, 1) == []
     assert (await harness.state()).private.importing is None
@@ -150,6 +152,25 @@ async def test_a_large_command_is_read_from_its_blob_and_refused_if_the_blob_is_
     assert await harness.texts() == TEXTS
     assert await harness.outcomes("r") == [(True, True)]
     assert await harness.outcomes("gone") == [(False, True)]
+    assert await harness.store.get_blob(CHAT, LOCAL.id, blob.hash) is None
+
+
+@pytest.mark.anyio
+async def test_the_letter_of_a_large_command_has_the_beginning_of_its_body(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "DEAD_LETTER_MAX_BYTES", 100)
+    body = encode_command(restore())
+    put = BlobPut(chat_id=CHAT, owner=LOCAL.id, blob=Blob("1" * 64, PRIVATE_MIME, body), ttl_seconds=60)
+    assert await harness.store.put_blob(put) is BlobOutcome.KEPT
+    await harness.post_body("r", encode_command(StoredCommand(client_request_id="r", blob="1" * 64)))
+    for worker in ("w1", "w2", "w3", "w4"):
+        await harness.claim(worker)
+        await harness.store.take(CHAT, worker, "takeover")
+    await harness.own("w5")
+    ((_, letter, reason),) = harness.store.dead
+    assert (letter.body, reason) == (body[:100], "poison")
+    assert await harness.refusals() == {"r": "poison"}
 
 
 @given(messages=st.integers(0, 30), at_once=st.integers(1, 9), died_after=st.integers(0, 9))
@@ -177,8 +198,8 @@ def test_the_parts_fold_to_what_the_whole_entry_folds_to(messages: int, at_once:
         for number, part in enumerate(parts, 1):
             state = builder_of(part, state, entry).state
             assert (state.private.importing is None) == (number == len(parts))
-            assert len(part.events) <= at_once
-    assert [event for part in parts for event in part.events] == entry.events
+            assert sum(isinstance(event, MessageAdded) for event in part.events) <= at_once
+            assert any(isinstance(event, Ack) for event in part.events) == (number == len(parts))
     assert encode(snapshot_of(state)) == encode(snapshot_of(entry.state))
     assert state == entry.state
 
@@ -192,3 +213,60 @@ def test_a_part_holds_no_more_bytes_than_a_part_of_an_import(monkeypatch: pytest
     assert [sum(isinstance(event, MessageAdded) for event in part.events) for part in parts] == [2, 2, 2, 1]
     assert all(len(encode(part.events)) <= PART_MAX_BYTES for part in parts)
     assert [fact.next_part for part in parts for fact in part.facts if isinstance(fact, ImportGoesOn)] == [1, 2, 3, 0]
+
+
+@pytest.mark.anyio
+async def test_a_copy_whose_command_the_store_has_lost_does_not_block_the_chat(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lossy failover may lose a command that its worker still has in memory."""
+    async with taken_over(harness, monkeypatch, 3):
+        await harness.own("w1", restore())
+    harness.store._chats[CHAT].inbox.clear()
+    assert (await harness.state()).private.importing is not None
+    await harness.own("w2", say("hello"))
+    assert await harness.texts() == [("user", "hello"), ("assistant", "You said: hello")]
+
+
+@pytest.mark.anyio
+async def test_a_branch_that_is_refused_after_its_worker_has_died_leaves_nothing(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = await copying(harness, "branch")
+    async with taken_over(harness, monkeypatch, PARTS):
+        await harness.own("w1", command)
+    assert await harness.store.delete("source", LOCAL.id, "n")
+    await harness.own("w2")
+    state = await harness.state()
+    assert await harness.outcomes("r") == [(False, True)]
+    assert not state.nodes and state.thread.parent_id is None and state.thread.forked_from is None
+    assert [event.accepted for event in await harness.events() if isinstance(event, Ack)] == [False]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("deaths", [1, 2])
+async def test_what_was_withheld_goes_with_a_copy_that_begins_anew_and_deaths_count(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, deaths: int
+) -> None:
+    def withhold(builder: EntryBuilder) -> None:
+        for key in builder.state.path:
+            builder.note(ResultWithheld(message_id=key, content=f"secret of {key}"))
+
+    command = await copying(harness, "branch")
+    await harness.post(say("later"), chat_id="source")
+    await harness.claim("w0", "source")
+    await harness.store.take("source", "w0", "wake")
+    writer = await harness.writer_at_head("w0", "source")
+    await writer.commit(withhold)
+    for number in range(deaths):
+        async with taken_over(harness, monkeypatch, 6):  # parts with facts follow those with messages
+            await harness.own(f"w{number}", *[command][number:])
+    assert (await harness.state()).private.attempts == 2 * deaths - 1, (
+        "each death counts, also that of the other worker"
+    )
+    await harness.own("w3")
+    state = await harness.state()
+    kept = {key: content for key, content in state.private.withheld.items() if content}
+    assert kept.keys() == state.nodes.keys()
+    assert await harness.texts() == (TEXTS if deaths == 1 else [])
+    assert await harness.refusals() == ({} if deaths == 1 else {"r": "poison"})

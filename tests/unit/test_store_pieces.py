@@ -151,6 +151,7 @@ def test_every_script_opens_with_its_engine_and_says_what_a_repeat_does() -> Non
         "handover",
         "delete",
         "dead_drop",
+        "blob_drop",
         "quarantine",
         "allowance_return",
         "erase_done",

@@ -16,8 +16,8 @@ import msgspec
 __all__ = ["decode_any", "decoder"]
 
 DECODERS_KEPT = 256
-"""The number of decoders that are kept. To make one for each recorded value took a sixth of the CPU of a replay of
-10,000 operations."""
+"""The number of decoders that are kept. Making a decoder for each recorded value took a sixth of the CPU of a replay of
+10,000 operations (`bench.agents`)."""
 
 
 def _read_fraction(text: str) -> float:
@@ -33,7 +33,8 @@ def decoder(
     kind: Any,  # Any: a type hint
     dec_hook: Callable[[type, Any], Any] | None = None,  # Any: as msgspec's own
 ) -> msgspec.json.Decoder[Any]:  # Any: the caller states the type, since unions are no `type`
-    """Return a decoder for `kind`, a type or a union of types. `dec_hook` is msgspec's. The newest decoders are kept."""
+    """Return a decoder for `kind`, a type or a union of types. `dec_hook` is msgspec's. The decoders that
+    were used last are kept."""
     try:
         return _kept(kind, dec_hook)
     except TypeError:  # `kind` cannot be a key, or msgspec does not decode it, which the next line then reports

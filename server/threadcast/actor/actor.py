@@ -20,7 +20,7 @@ from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.compaction import is_compacted
 from threadcast.actor.end import LONG_MISSING_DELAY_MS, NEWER_VERSION_DELAY_MS, End
 from threadcast.actor.former_owner import FormerOwner
-from threadcast.actor.intake import carry_out, forget_takeovers, give_up_first, read_command
+from threadcast.actor.intake import carry_out, drop_body, forget_takeovers, give_up_first, read_command, waited_seconds
 from threadcast.actor.orphans import leave_no_orphan
 from threadcast.actor.outbox_sender import OutboxSender
 from threadcast.actor.processes import ChatProcesses, write_ends, write_lost
@@ -55,7 +55,7 @@ __all__ = ["Actor"]
 
 _log = structlog.get_logger()
 
-COMMANDS_AT_ONCE = 8  # read in one call; a part of an import has 512 KiB, and a command has up to 16 MiB
+COMMANDS_AT_ONCE = 8  # read in one call; a part of an import has 512 KiB, and other commands up to 1 MiB
 POISON_ATTEMPTS = 3
 """Takeovers without progress after which the open run or the next command is given up as their cause (DESIGN §4.7)."""
 
@@ -277,9 +277,8 @@ class Actor:
             lambda: self._context.store.read_inbox(self.chat_id, COMMANDS_AT_ONCE)
         )
         for entry in entries:
-            command, by = await read_command(self._context.store, self._retry_policy, writer, entry)
-            laid_in_at = int(entry.inbox_id.partition("-")[0]) / 1000
-            self._context.metrics.inbox_wait_seconds.observe(max(0.0, time.time() - laid_in_at))
+            command, by, _, blob = await read_command(self._context.store, self._retry_policy, writer, entry)
+            self._context.metrics.inbox_wait_seconds.observe(waited_seconds(entry))
             source = await source_of(self._context.store, self._retry_policy, self.chat_id, command, by)
             is_stopped = stops(command, writer.state)
             if is_stopped and self._run_task is not None:  # if it is None, this worker lacks the run's agent
@@ -295,6 +294,7 @@ class Actor:
                 advance=self._slot.advance,
             )
             step = await writer.commit(write, (entry,))
+            await drop_body(self._context.store, writer, blob)
             if isinstance(command, BeginSubchat):
                 await leave_no_orphan(self._context.store, self._retry_policy, writer)
             self._start(writer, tasks, step)

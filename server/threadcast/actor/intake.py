@@ -4,8 +4,10 @@ A command that cannot be read, or whose decision fails because of a bug, is refu
 the chat continues with the next command.
 """
 
+import time
 from collections.abc import Callable
-from typing import Protocol
+from contextlib import suppress
+from typing import NamedTuple, Protocol
 
 import msgspec
 import structlog
@@ -29,35 +31,58 @@ from threadcast.chat.subchats import begin_failed
 from threadcast.profiles.profile import ChatTools
 from threadcast.store.ports import Blobs, Inbox, InboxEntry
 from threadcast_protocol.wire.commands import Command, Queueable
-from threadcast_protocol.wire.errors import BadRequest
+from threadcast_protocol.wire.errors import BadRequest, Unavailable
 from threadcast_protocol.wire.failures import COMMAND_CRASHED, POISON, UNREADABLE, Failure
 from threadcast_protocol.wire.principal import SYSTEM, Principal
 
-__all__ = ["carry_out", "forget_takeovers", "give_up", "give_up_first", "read_command"]
+__all__ = ["carry_out", "drop_body", "forget_takeovers", "give_up", "give_up_first", "read_command", "waited_seconds"]
 
 _log = structlog.get_logger()
+
+DEAD_LETTER_MAX_BYTES = 1_048_576
+"""The maximum bytes of a command that a dead letter keeps: as many as the inbox holds itself."""
 
 
 class Commands(Blobs, Inbox, Protocol):
     """The parts of the store that hold commands."""
 
 
-async def read_command(
-    store: Commands, retry_policy: RetryPolicy, writer: Writer, entry: InboxEntry
-) -> tuple[Command | InternalCommand | None, Principal]:
-    """Return the command and its sender. A large command is read from its blob. The command is None if it cannot be
-    read; then it will be refused. Raises Lost."""
+class Waiting(NamedTuple):
+    """A command of the inbox, and its sender. The command is None if it cannot be read; then it will be refused. `body`
+    is what its sender has posted, and `blob` the blob that holds the body of a large command, else ''."""
+
+    command: Command | InternalCommand | None
+    by: Principal
+    body: bytes
+    blob: str
+
+
+async def read_command(store: Commands, retry_policy: RetryPolicy, writer: Writer, entry: InboxEntry) -> Waiting:
+    """Read a command, if it is large from its blob. Raises Lost."""
     command, by = _command_of(entry)
     if not isinstance(command, StoredCommand):
-        return command, by
+        return Waiting(command, by, entry.body, "")
     name = command.blob
     blob = await retry_policy.until_answered(lambda: store.get_blob(writer.state.chat_id, writer.owner, name))
     if blob is None:
         _log.error("command.lost_its_body", client_request_id=entry.request_id)
-        return None, by
+        return Waiting(None, by, entry.body, name)
     whole = replace(entry, body=blob.data)
     command, by = await in_large_read(lambda: _command_of(whole))
-    return (None if isinstance(command, StoredCommand) else command), by
+    return Waiting(None if isinstance(command, StoredCommand) else command, by, blob.data, name)
+
+
+async def drop_body(store: Commands, writer: Writer, blob: str) -> None:
+    """Delete the blob of a command that was consumed, if it has one. Without an answer of the store the blob expires
+    later."""
+    if blob:
+        with suppress(Unavailable):
+            await store.drop_blob(writer.state.chat_id, writer.owner, blob)
+
+
+def waited_seconds(entry: InboxEntry) -> float:
+    """Return the seconds for which a command has waited, by the store's clock and ours."""
+    return max(0.0, time.time() - int(entry.inbox_id.partition("-")[0]) / 1_000)
 
 
 def _command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
@@ -122,7 +147,7 @@ def give_up(
     calling chat is told, too.
     """
     builder.note(Progressed())
-    drop_unfinished(builder, request_id)
+    drop_unfinished(builder)
     builder.refuse(request_id, failure.code, failure.message, by=by)
     if isinstance(command, Queueable):
         tell_failure(builder, failure)
@@ -149,6 +174,8 @@ async def give_up_first(store: Commands, retry_policy: RetryPolicy, writer: Writ
         return
     entry = waiting[0]
     _log.error("command.poisoned", chat_id=chat_id, client_request_id=entry.request_id)
-    await retry_policy.until_answered(lambda: store.dead_letter(chat_id, entry, "poison"))
-    command, by = await read_command(store, retry_policy, writer, entry)
+    command, by, body, blob = await read_command(store, retry_policy, writer, entry)
+    dead = replace(entry, body=body[:DEAD_LETTER_MAX_BYTES])
+    await retry_policy.until_answered(lambda: store.dead_letter(chat_id, dead, "poison"))
     await writer.commit(lambda builder: give_up(builder, command, entry.request_id, by, POISON), (entry,))
+    await drop_body(store, writer, blob)

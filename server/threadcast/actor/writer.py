@@ -124,7 +124,7 @@ class Writer:
         must not wait. A large copy of a chat becomes several entries (`copy_parts.py`).
 
         Raises:
-            Fenced: another worker owns the log; nothing was written.
+            Fenced: another worker owns the log; nothing was written, or the first parts of a large copy.
         """
         async with self._lock:
             builder = EntryBuilder(self.state, self.now_ms(), self._new_id, self._profile_params, self._before_end)
@@ -148,7 +148,7 @@ class Writer:
         for part in parts:
             builder = builder_of(part, self.state, entry)
             request, entry_id, after = self._request(builder, ())
-            request = replace(request, lifetime="", expire_seconds=0)  # the command waits, so the chat must not expire
+            request = replace(request, lifetime="persist", expire_seconds=0)  # for the command, which waits
             await self._append(request, entry_id, after, len(builder.events))
         if not parts:
             return entry

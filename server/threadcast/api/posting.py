@@ -7,6 +7,7 @@ without checks.
 
 import hashlib
 import secrets
+from contextlib import suppress
 from functools import partial
 from typing import Literal, TypeAlias, get_args
 
@@ -22,7 +23,7 @@ from threadcast.api.outcomes import following, outcome_within
 from threadcast.api.params import checked_params
 from threadcast.api.storage import SMALL_BYTES
 from threadcast.base.large_reads import in_large_read
-from threadcast.chat.internal_commands import CancelQueued, InternalCommand, StoredCommand
+from threadcast.chat.internal_commands import CancelQueued, ImportChat, InternalCommand, StoredCommand
 from threadcast.chat.restores import read_messages
 from threadcast.store.bounds import WHOLE_MAX_BYTES
 from threadcast.store.load import load_folded
@@ -196,7 +197,7 @@ async def post(
 
     Raises:
         QuotaSpent: the principal has used up its quota; nothing was stored.
-        TooLarge, NotFound, IdTaken: the chat takes no blob for the body of a large command; nothing was stored.
+        TooLarge, NotFound, IdTaken: the chat takes no blob for the body of a large command, which was not posted.
         Unavailable: the store did not answer; the command may have been stored.
     """
     counted = await edge.quotas.spend(principal, request.chat_id, command)
@@ -205,41 +206,45 @@ async def post(
         await post(edge, setting, client_post(request.chat_id, principal, setting), principal)
     if copied_bytes := await _copied_bytes(edge, principal, command):
         request = replace(request, charged_bytes=copied_bytes)
-    if len(request.body) > WHOLE_MAX_BYTES:
-        try:
-            request = await _beside(edge, request)
-        except Refused:
-            await edge.quotas.give_back(principal, counted)
-            raise
     cache = edge.credential_cache if isinstance(command, _STARTS_TOOLS) else None
     if cache is not None:
         cache.hold(request.owner, request.chat_id, request.request_id, authorization)
+    is_large = len(request.body) > WHOLE_MAX_BYTES and not isinstance(command, ImportChat)
+    blob = ""
     for left in reversed(range(POST_TRIES)):
         try:
-            outcome = (await edge.store.post(request)).outcome
+            sent, blob = await _beside(edge, request) if is_large else (request, "")
+            outcome = (await edge.store.post(sent)).outcome
             break
         except Unavailable:
             if left == 0:
                 raise
+        except Refused:
+            await edge.quotas.give_back(principal, counted)
+            raise
     if outcome is not PostOutcome.ACCEPTED:
         await edge.quotas.give_back(principal, counted)
+        if blob:
+            with suppress(Unavailable):
+                await edge.store.drop_blob(request.chat_id, request.owner, blob)
         if cache is not None and outcome not in (PostOutcome.DUPLICATE, PostOutcome.MISMATCH):
             cache.forget(request.owner, request.chat_id, request.request_id)
     return outcome
 
 
-async def _beside(edge: Edge, request: PostRequest) -> PostRequest:
-    """Store the body of a large command as a private blob of the chat, and return the request that posts a reference to
-    it. If the request id is known or the chat does not take the command, nothing is stored, and a probe is returned,
-    whose post has the same outcome. Raises Unavailable, TooLarge, NotFound, IdTaken."""
+async def _beside(edge: Edge, request: PostRequest) -> tuple[PostRequest, str]:
+    """Store the body of a large command as a private blob of the chat. Returns the request that posts a reference to
+    the blob, and the blob's name. If a probe finds that the request id is known, or that the chat does not take the
+    command, nothing is stored; the probe is returned, and ''. Safe to repeat. Raises Unavailable, TooLarge, NotFound,
+    IdTaken."""
     probe = replace(request, kind="probe", body=b"")
     if (await edge.store.post(probe)).outcome is not PostOutcome.FULL:
-        return probe
-    blob = Blob(hashlib.sha256(request.body).hexdigest(), PRIVATE_MIME, request.body)
-    revives = request.kind == "import"
-    await put_blob(edge.store, request.chat_id, request.owner, blob, revives=revives, ttl_seconds=BODY_TTL_SECONDS)
-    stored = StoredCommand(client_request_id=request.request_id, blob=blob.hash)
-    return replace(request, body=encode_command(stored))
+        return probe, ""
+    name = hashlib.sha256(f"{request.request_id}\n{request.nonce}".encode()).hexdigest()  # no other request has it
+    blob = Blob(name, PRIVATE_MIME, request.body)
+    await put_blob(edge.store, request.chat_id, request.owner, blob, ttl_seconds=BODY_TTL_SECONDS)
+    stored = StoredCommand(client_request_id=request.request_id, blob=name)
+    return replace(request, body=encode_command(stored)), name
 
 
 def status_of(edge: Edge, command: Command, request: PostRequest, outcome: PostOutcome) -> Kept:

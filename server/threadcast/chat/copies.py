@@ -5,7 +5,8 @@ next command already finds the messages. The caller has loaded the source chat a
 checks messages from clients. All functions are pure.
 
 The writer divides a large copy into several entries (`actor/copy_parts.py`). If a worker dies between two of them, the
-next owner removes the messages that have arrived, and carries the command out anew.
+next owner removes the messages that have arrived, and carries the command out anew: it is still the first in the inbox.
+If the store has lost the command, the next command finds the chat empty.
 """
 
 import msgspec
@@ -31,19 +32,27 @@ from threadcast_protocol.wire.thread import Thread, ThreadPatch, differences
 
 __all__ = ["branch_from", "copy_id", "drop_unfinished", "restore"]
 
+_COPY = "copy:"
+
 _messages: msgspec.json.Decoder[Message] = decoder(Message)
 
 
 def copy_id(request_id: str) -> str:
-    """Return the `import_id` of the copy that a command makes. An import has no such id."""
-    return f"copy:{request_id}"
+    """Return the `import_id` of the copy that a command makes. The ids of imports never begin in this way."""
+    return f"{_COPY}{request_id}"
 
 
-def drop_unfinished(builder: EntryBuilder, request_id: str) -> None:
-    """Remove the messages that the command of this request id has copied, if its copy is not complete."""
-    going = builder.state.private.importing
-    if going is None or going.import_id != copy_id(request_id):
+def drop_unfinished(builder: EntryBuilder) -> None:
+    """Remove the messages of a copy that is not complete. The chat had none before, so all that is withheld belongs to
+    the copy, or to an earlier try of it."""
+    private = builder.state.private
+    going = private.importing
+    if going is None or not going.import_id.startswith(_COPY):
         return
+    for call_id in [call_id for call_id, arguments in private.hidden_arguments.items() if arguments]:
+        builder.note(ArgumentsHidden(tool_call_id=call_id, arguments=""))
+    for key in [key for key, content in private.withheld.items() if content]:
+        builder.note(ResultWithheld(message_id=key, content=""))
     if builder.state.path:
         builder.say(MessageRemoved(builder.state.path[0]))
     builder.note(ImportGoesOn(import_id=going.import_id, next_part=0))

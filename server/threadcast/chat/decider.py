@@ -73,7 +73,7 @@ def decide(
     request_id = command.client_request_id
     is_interrupting = interrupts(command, builder.state)
     builder.note(Progressed())
-    drop_unfinished(builder, request_id)
+    drop_unfinished(builder)
     try:
         with builder.all_or_nothing():
             if builder.state.private.importing is not None and not isinstance(command, InternalCommand | Abort):

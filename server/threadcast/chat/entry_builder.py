@@ -69,11 +69,12 @@ class EntryBuilder:
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Undo everything that the block has added if the block raises an exception, and raise the exception again."""
-        state, counts = self.state, (len(self.events), len(self.facts), len(self.acks))
+        state, copied_for = self.state, self.copied_for
+        counts = len(self.events), len(self.facts), len(self.acks)
         try:
             yield
         except BaseException:
-            self.state = state
+            self.state, self.copied_for = state, copied_for
             del self.events[counts[0] :], self.facts[counts[1] :], self.acks[counts[2] :]
             raise
 

@@ -251,7 +251,8 @@ class SummaryFailed(_Fact, frozen=True, tag="summary_failed"):
 
 
 class ImportGoesOn(_Fact, frozen=True, tag="import_goes_on"):
-    """The import expects the part `next_part` next; 0 means that the import is complete."""
+    """The import, or the copy of another chat's messages, expects the part `next_part` next; 0 means that it is
+    complete."""
 
     import_id: str
     next_part: int

@@ -33,16 +33,16 @@ __all__ = [
 
 
 class _Internal(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    """The base of all internal commands. Their principal is `system` (DESIGN §4.9), except for `AnswerQuestion`, which
-    has the principal of the person who answers, and for `StoredCommand`."""
+    """The base of all internal commands. Their principal is `system` (DESIGN §4.9). Only `AnswerQuestion` and
+    `StoredCommand` have the principal of a caller."""
 
     client_request_id: str
     priority: ClassVar[bool] = False
 
 
 class StoredCommand(_Internal, frozen=True, tag="stored"):
-    """A command that is too large for the inbox. `blob` is the hash of a private blob of the chat, which holds
-    the command's body. The request id is that of the command, and the principal is its sender."""
+    """A client's command above 1 MiB, whose body is the private blob `blob` of the chat. The request id is that of the
+    command, and the principal is its sender."""
 
     blob: str
 

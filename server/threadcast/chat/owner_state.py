@@ -161,8 +161,8 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Importing(msgspec.Struct, frozen=True):
-    """An unfinished import that expects the part `next_part` next. Until the last part has arrived, the chat accepts no
-    command of a client except `abort`."""
+    """An unfinished import or copy that expects the part `next_part` next. Until the last part of an import has
+    arrived, the chat accepts no command of a client except `abort`."""
 
     import_id: str
     next_part: int

@@ -30,7 +30,7 @@ TIMEOUT_SECONDS = 5.0
 AWAY_ADVICE = "start it there, or correct REDIS_URL (store.url)"
 
 BODY_SHOWN_CHARACTERS = 60
-"""Maximum characters of a command in the table: enough to recognize the command. --json shows the whole command."""
+"""Maximum characters of a command in the table: enough to recognize the command. --json shows 1 MiB of it."""
 
 
 def store_url(settings: Settings) -> str | None:

@@ -40,6 +40,13 @@ class MemoryBlobs:
         self._keep(request.chat_id, chat)
         return BlobOutcome.KEPT
 
+    async def drop_blob(self, chat_id: str, owner: str, hash: str) -> None:
+        chat, _, _ = await self._arrive(chat_id)
+        kept = chat.blobs.get(hash) if chat.blobs_owner == owner else None
+        if kept is not None and kept.expires_at_ms is not None:
+            del chat.blobs[hash]
+            self._keep(chat_id, chat)
+
     async def hold_blobs(
         self, chat_id: str, owner: str, hashes: Sequence[str], ttl_seconds: int
     ) -> dict[str, BlobFacts]:

@@ -42,6 +42,9 @@ class Blobs(Protocol):
 
     async def put_blob(self, request: BlobPut) -> BlobOutcome: ...
 
+    async def drop_blob(self, chat_id: str, owner: str, hash: str) -> None:
+        """Delete a blob of `owner`, unless it is kept for as long as its chat."""
+
     async def hold_blobs(
         self, chat_id: str, owner: str, hashes: Sequence[str], ttl_seconds: int
     ) -> dict[str, BlobFacts]:

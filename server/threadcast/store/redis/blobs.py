@@ -55,6 +55,17 @@ class RedisBlobs(RedisPart):
             slices,
         )
 
+    async def drop_blob(self, chat_id: str, owner: str, hash: str) -> None:
+        keys = self._keys.chat(chat_id)
+        await self._redis.call(
+            "blob_drop",
+            (keys.blobs, keys.blob(hash), keys.account(owner)),
+            hash,
+            owner,
+            keys.chat_id,
+            BLOB_OVERHEAD_BYTES,
+        )
+
     async def hold_blobs(
         self, chat_id: str, owner: str, hashes: Sequence[str], ttl_seconds: int
     ) -> dict[str, BlobFacts]:
