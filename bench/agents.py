@@ -35,6 +35,7 @@ from bench import agents_app
 from bench.figures import Figure, Section, announce, figure, progress, table
 from bench.processes import cpu_seconds, rss_bytes
 from bench.replays import replays
+from bench.resting import compacted
 from threadcast.chat.entry_codec import decode_state
 from threadcast.chat.entry_fold import fold_entry
 from threadcast.chat.owner_state import OwnerState, empty_owner_state
@@ -286,7 +287,8 @@ def _beyond(values: dict[int, list[float]]) -> list[float]:
 
 
 async def _cost(store: redis.Redis, web: Process, worker: Process, chat_id: str, kind: str) -> tuple[float, float]:
-    """Run an agent of `STEPS_COUNT` steps. Returns the milliseconds of CPU time and the entries for each step."""
+    """Run an agent of `STEPS_COUNT` steps. Returns the milliseconds of CPU time and the entries for each step. Waits
+    until the log is compacted, whose cost `bench.turns` measures."""
     began = cpu_seconds(worker.pid)
     async with _frames(web, chat_id) as frames:
         await _ask(web, [chat_id], "steps", f"{STEPS_COUNT} {kind}")
@@ -296,6 +298,7 @@ async def _cost(store: redis.Redis, web: Process, worker: Process, chat_id: str,
                 break
     cpu = cpu_seconds(worker.pid) - began
     info: dict[str, int] = store.xinfo_stream(Keys(16).chat(chat_id).log)
+    await compacted(store, PAUSE_SECONDS)
     return cpu * 1_000 / STEPS_COUNT, info["entries-added"] / STEPS_COUNT
 
 
