@@ -35,7 +35,16 @@ from threadcast_protocol.wire.errors import BadRequest, Unavailable
 from threadcast_protocol.wire.failures import COMMAND_CRASHED, POISON, UNREADABLE, Failure
 from threadcast_protocol.wire.principal import SYSTEM, Principal
 
-__all__ = ["carry_out", "drop_body", "forget_takeovers", "give_up", "give_up_first", "read_command", "waited_seconds"]
+__all__ = [
+    "carry_out",
+    "command_of",
+    "drop_body",
+    "forget_takeovers",
+    "give_up",
+    "give_up_first",
+    "read_command",
+    "waited_seconds",
+]
 
 _log = structlog.get_logger()
 
@@ -59,7 +68,7 @@ class Waiting(NamedTuple):
 
 async def read_command(store: Commands, retry_policy: RetryPolicy, writer: Writer, entry: InboxEntry) -> Waiting:
     """Read a command, if it is large from its blob. Raises Lost."""
-    command, by = _command_of(entry)
+    command, by = command_of(entry)
     if not isinstance(command, StoredCommand):
         return Waiting(command, by, entry.body, "")
     name = command.blob
@@ -68,7 +77,7 @@ async def read_command(store: Commands, retry_policy: RetryPolicy, writer: Write
         _log.error("command.lost_its_body", client_request_id=entry.request_id)
         return Waiting(None, by, entry.body, name)
     whole = replace(entry, body=blob.data)
-    command, by = await in_large_read(lambda: _command_of(whole))
+    command, by = await in_large_read(lambda: command_of(whole))
     return Waiting(None if isinstance(command, StoredCommand) else command, by, blob.data, name)
 
 
@@ -85,7 +94,8 @@ def waited_seconds(entry: InboxEntry) -> float:
     return max(0.0, time.time() - int(entry.inbox_id.partition("-")[0]) / 1_000)
 
 
-def _command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
+def command_of(entry: InboxEntry) -> tuple[Command | InternalCommand | None, Principal]:
+    """Return the command in the body of `entry` and its sender; None if the body cannot be read."""
     by = SYSTEM
     try:
         by = msgspec.json.decode(entry.principal, type=Principal)
