@@ -55,18 +55,18 @@ class Archive:
             await asyncio.sleep(PULL_SECONDS)
 
     async def pull(self, chat_id: str) -> None:
-        """Add the new entries. Raises Unavailable."""
+        """Add the new entries. Raises Unavailable.
+
+        Only entries after the last known one are read. A page of a long log may end early, because the log was trimmed
+        while it was read; then the next read continues.
+        """
         held = self.entries.setdefault(chat_id, [])
-        read = await self.store.read_log(chat_id)
-        if not held:
+        while read := await self.store.read_log(chat_id, after=held[-1].entry_id if held else None):
+            if held and read[0].before != held[-1].head:
+                words = f"after {held[-1].head!r} the log goes on with what follows {read[0].before!r}"
+                self._mishaps.append(Mishap("hole", chat_id, f"the log went back, or was trimmed unread: {words}"))
+                return
             held += read
-            return
-        last = held[-1]
-        if last.head not in {entry.head for entry in read}:
-            words = f"after {last.head!r} the log begins with {read[0].before if read else 'nothing'!r}"
-            self._mishaps.append(Mishap("hole", chat_id, f"the log went back, or was trimmed unread: {words}"))
-            return
-        held += [entry for entry in read if entry.entry_id > last.entry_id]
 
     async def children(self, chat_ids: Sequence[str]) -> list[str]:
         """Return the sub-chats that tools of these chats began, and the sub-chats of these sub-chats. Raises
