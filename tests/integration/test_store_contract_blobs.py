@@ -162,7 +162,8 @@ async def test_redis_counts_the_days_alike(valkey_store: RedisStore) -> None:
     assert await ttl(keys.blob(passing.hash)) > DAY_SECONDS
     assert await ttl(keys.blob("e" * 64)) == -2, "a name does not make a blob"
     assert await store._redis.send(b"HLEN", keys.blobs) == 3
-    await store.append(entry(first.head, lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS))
+    head = await consume_all(store, first.head)
+    await store.append(entry(head, lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS))
     assert 0 < await ttl(keys.blob(kept.hash)) <= DAY_SECONDS and 0 < await ttl(keys.blobs) <= DAY_SECONDS
 
 

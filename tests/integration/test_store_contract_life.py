@@ -1,11 +1,14 @@
 """The contract of every store, 4: the end of a chat and its next life. Tests delete and import. Tests of traps
 (DISPATCH §9) have the trap's number in their name."""
 
+import hashlib
+
 import anyio
 import pytest
 
 from tests.integration.store_fixtures import CHAT, LEASE_MS, WAIT_SECONDS, claim, command, entry, outcomes, owned
-from threadcast.store.ports import Beat, Fenced, Lost, PostOutcome, Store
+from threadcast.store.ports import Appended, Beat, BlobOutcome, BlobPut, Fenced, Lost, PostOutcome, Store
+from threadcast_protocol.wire.blobs import Blob
 from threadcast_protocol.wire.ids import Head
 
 pytestmark = pytest.mark.anyio
@@ -126,3 +129,23 @@ async def test_trap_8_ids_of_the_former_life_never_come_again(store: Store) -> N
     assert (await store.load(CHAT)).entries[0].before == ""
     with pytest.raises(Fenced):
         await store.append(entry(former))
+
+
+async def test_a_chat_with_waiting_commands_does_not_expire_and_neither_do_its_blobs(store: Store) -> None:
+    taken = await owned(store)
+    data = b"the body of a waiting command"
+    body = Blob(hashlib.sha256(data).hexdigest(), "text/plain", data)
+    put = BlobPut(chat_id=CHAT, owner="ann", blob=body, ttl_seconds=3_600)
+    assert await store.put_blob(put) is BlobOutcome.KEPT
+    await store.post(command("r2"))
+    first = entry(taken.head, lifetime="expire", expire_seconds=1)
+    assert await store.append(first) is Appended.OK
+    await anyio.sleep(1.1)  # the store's clock decides
+    assert await store.get_blob(CHAT, "ann", body.hash) == body
+    waiting = await store.read_inbox(CHAT, 10)
+    assert [each.request_id for each in waiting] == ["r1", "r2"]
+    consumed = tuple((each.inbox_id, each.request_id) for each in waiting)
+    last = entry(first.head, lifetime="expire", expire_seconds=1, consumed=consumed)
+    assert await store.append(last) is Appended.OK
+    await anyio.sleep(1.1)
+    assert await store.get_blob(CHAT, "ann", body.hash) is None and (await store.load(CHAT)).head == ""

@@ -16,7 +16,7 @@ from threadcast.actor import copy_parts, intake
 from threadcast.actor.copy_parts import builder_of
 from threadcast.actor.copy_parts import copy_parts as parts_of
 from threadcast.actor.end import End
-from threadcast.actor.intake import give_up
+from threadcast.chat.copies import drop_copy, has_unfinished_copy
 from threadcast.chat.decider import decide
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.facts import ImportGoesOn, ResultWithheld
@@ -29,7 +29,6 @@ from threadcast_protocol.framing.codec import decode_events, encode
 from threadcast_protocol.wire.blobs import PRIVATE_MIME, Blob
 from threadcast_protocol.wire.commands import BranchFromChat, Command, RestoreMessages, encode_command
 from threadcast_protocol.wire.events import Ack, MessageAdded
-from threadcast_protocol.wire.failures import POISON
 from threadcast_protocol.wire.principal import LOCAL
 
 AT_ONCE = 3
@@ -175,7 +174,7 @@ async def test_the_letter_of_a_large_command_has_the_beginning_of_its_body(
 
 @given(messages=st.integers(0, 30), at_once=st.integers(1, 9), died_after=st.integers(0, 9))
 def test_the_parts_fold_to_what_the_whole_entry_folds_to(messages: int, at_once: int, died_after: int) -> None:
-    """Also after a worker that has died after some of the parts, and if the command is given up then."""
+    """Also after a worker that has died after some of the parts."""
     ids = count(1)
 
     def carried_out(state: OwnerState) -> EntryBuilder:
@@ -190,9 +189,11 @@ def test_the_parts_fold_to_what_the_whole_entry_folds_to(messages: int, at_once:
         first = carried_out(begun)
         for part in parts_of(first)[: min(died_after, len(parts_of(first)) - 1)]:
             begun = builder_of(part, begun, first).state
-        given_up = EntryBuilder(begun, 1, lambda prefix: prefix)
-        give_up(given_up, restore(), "r", LOCAL, POISON)
-        assert not given_up.state.nodes and given_up.state.private.importing is None
+        if has_unfinished_copy(begun):
+            dropped = EntryBuilder(begun, 1, lambda prefix: prefix)
+            drop_copy(dropped)
+            begun = dropped.state
+        assert not begun.nodes and not begun.private.withheld and begun.private.importing is None
         entry, state = carried_out(begun), begun
         parts = parts_of(entry)
         for number, part in enumerate(parts, 1):
@@ -224,7 +225,9 @@ async def test_a_copy_whose_command_the_store_has_lost_does_not_block_the_chat(
         await harness.own("w1", restore())
     harness.store._chats[CHAT].inbox.clear()
     assert (await harness.state()).private.importing is not None
-    await harness.own("w2", say("hello"))
+    assert await harness.own("w2") is End.RELEASED
+    assert not (await harness.state()).nodes and harness.store._chats[CHAT].expires_at_ms is not None
+    await harness.own("w3", say("hello"))
     assert await harness.texts() == [("user", "hello"), ("assistant", "You said: hello")]
 
 
@@ -241,6 +244,19 @@ async def test_a_branch_that_is_refused_after_its_worker_has_died_leaves_nothing
     assert await harness.outcomes("r") == [(False, True)]
     assert not state.nodes and state.thread.parent_id is None and state.thread.forked_from is None
     assert [event.accepted for event in await harness.events() if isinstance(event, Ack)] == [False]
+
+
+@pytest.mark.anyio
+async def test_no_branch_is_made_of_a_copy_that_is_not_complete(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with taken_over(harness, monkeypatch, 3):
+        await harness.own("w1", restore())
+    half = (await harness.state()).path[-1]
+    branch = BranchFromChat(client_request_id="b", source_chat_id=CHAT, up_to_message_id=half)
+    await harness.own("w2", branch, chat_id="third")
+    assert await harness.refusals("third") == {"b": "conflict"}
+    assert await harness.texts("third") == []
 
 
 @pytest.mark.anyio
@@ -266,7 +282,6 @@ async def test_what_was_withheld_goes_with_a_copy_that_begins_anew_and_deaths_co
     )
     await harness.own("w3")
     state = await harness.state()
-    kept = {key: content for key, content in state.private.withheld.items() if content}
-    assert kept.keys() == state.nodes.keys()
+    assert state.private.withheld.keys() == state.nodes.keys()
     assert await harness.texts() == (TEXTS if deaths == 1 else [])
     assert await harness.refusals() == ({} if deaths == 1 else {"r": "poison"})

@@ -15,12 +15,12 @@ import anyio
 import structlog
 from anyio.abc import TaskGroup
 
+from threadcast.actor import intake
 from threadcast.actor.beside import running_beside
 from threadcast.actor.checkpoint_policy import CheckpointPolicy
 from threadcast.actor.compaction import is_compacted
 from threadcast.actor.end import LONG_MISSING_DELAY_MS, NEWER_VERSION_DELAY_MS, End
 from threadcast.actor.former_owner import FormerOwner
-from threadcast.actor.intake import carry_out, drop_body, forget_takeovers, give_up_first, read_command, waited_seconds
 from threadcast.actor.orphans import leave_no_orphan
 from threadcast.actor.outbox_sender import OutboxSender
 from threadcast.actor.processes import ChatProcesses, write_ends, write_lost
@@ -55,7 +55,7 @@ __all__ = ["Actor"]
 
 _log = structlog.get_logger()
 
-COMMANDS_AT_ONCE = 8  # read in one call; a part of an import has 512 KiB, and other commands up to 1 MiB
+COMMANDS_AT_ONCE = 8  # read in one call; most parts of an import have 512 KiB, and other commands 1 MiB
 POISON_ATTEMPTS = 3
 """Takeovers without progress after which the open run or the next command is given up as their cause (DESIGN §4.7)."""
 
@@ -198,9 +198,10 @@ class Actor:
         )
 
     async def _settle(self, writer: Writer, tasks: TaskGroup) -> None:
-        """Delete the chat if its parent was deleted, end a run or command that has killed too many owners, recover the
-        previous owner's unfinished work, and continue the run."""
+        """Delete the chat if its parent was deleted, drop a copy that is not complete, end a run or command that has
+        killed too many owners, recover the previous owner's unfinished work, and continue the run."""
         await leave_no_orphan(self._context.store, self._retry_policy, writer)
+        await intake.end_unfinished_copy(writer)
         if not await self._outlast_former_owner(writer):
             return  # `_work` ends the actor
         if writer.state.private.attempts >= POISON_ATTEMPTS:
@@ -209,7 +210,7 @@ class Actor:
                 _log.error("run.crash_loop", chat_id=self.chat_id)
                 await writer.commit(lambda builder: fail_run(builder, CRASH_LOOP))
             else:
-                await give_up_first(self._context.store, self._retry_policy, writer)
+                await intake.give_up_first(self._context.store, self._retry_policy, writer)
         lost = self._processes.lost(writer.state)
         if lost or writer.state.private.run is not None:
             self._start(writer, tasks, await writer.commit(lambda builder: self._mend(builder, lost)))
@@ -273,18 +274,17 @@ class Actor:
 
     async def _take_commands(self, writer: Writer, tasks: TaskGroup) -> None:
         """Carry out the waiting commands. One append writes a command's effect and its consumption (DESIGN §4.5)."""
-        entries = await self._retry_policy.until_answered(
-            lambda: self._context.store.read_inbox(self.chat_id, COMMANDS_AT_ONCE)
-        )
+        store = self._context.store
+        entries = await self._retry_policy.until_answered(lambda: store.read_inbox(self.chat_id, COMMANDS_AT_ONCE))
         for entry in entries:
-            command, by, _, blob = await read_command(self._context.store, self._retry_policy, writer, entry)
-            self._context.metrics.inbox_wait_seconds.observe(waited_seconds(entry))
-            source = await source_of(self._context.store, self._retry_policy, self.chat_id, command, by)
+            command, by, _, blob = await intake.read_command(store, self._retry_policy, writer, entry)
+            self._context.metrics.inbox_wait_seconds.observe(intake.waited_seconds(entry))
+            source = await source_of(store, self._retry_policy, self.chat_id, command, by)
             is_stopped = stops(command, writer.state)
             if is_stopped and self._run_task is not None:  # if it is None, this worker lacks the run's agent
                 await self._run_task.stop()
             write = partial(
-                carry_out,
+                intake.carry_out,
                 self._context.profiles.tools_of,
                 command=command,
                 by=by,
@@ -294,10 +294,10 @@ class Actor:
                 advance=self._slot.advance,
             )
             step = await writer.commit(write, (entry,))
-            await drop_body(self._context.store, writer, blob)
             if isinstance(command, BeginSubchat):
-                await leave_no_orphan(self._context.store, self._retry_policy, writer)
+                await leave_no_orphan(store, self._retry_policy, writer)
             self._start(writer, tasks, step)
+            await intake.drop_body(store, writer, blob)
         self._has_inbox_signal = self._has_inbox_signal or len(entries) == COMMANDS_AT_ONCE
 
     def _start(self, writer: Writer, tasks: TaskGroup, step: Step) -> None:
@@ -345,7 +345,7 @@ class Actor:
 
     async def _is_left(self, writer: Writer, wake: anyio.Event) -> bool:
         """Wait a moment for the next command of a program, unless a run waits for a slot. Returns False if one came."""
-        await forget_takeovers(writer)
+        await intake.forget_takeovers(writer)
         self._slot.free()
         if writer.state.runtime.waits_for is None:
             with anyio.move_on_after(self._context.linger_seconds):

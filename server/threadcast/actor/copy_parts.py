@@ -3,7 +3,7 @@
 A `restore_messages` or `branch_from_chat` adds a whole chat at once. The writer appends the parts one after the other.
 All parts but the last hold only messages and what belongs to a message. The last part holds everything else, among it
 the ack, and consumes the command, so a worker that dies before it leaves the command in the inbox. Until then each part
-notes that the copy is not complete (`ImportGoesOn`): the chat is in no list, and the next owner begins the copy anew
+notes that the copy is not complete (`ImportGoesOn`): the chat is in no list, and the next owner drops what has arrived
 (`chat/copies.py`).
 """
 
@@ -16,12 +16,12 @@ from threadcast.chat.facts import ArgumentsHidden, Fact, ImportGoesOn, ResultWit
 from threadcast.chat.import_files import PART_MAX_BYTES, PART_MAX_MESSAGES
 from threadcast.chat.owner_state import OwnerState
 from threadcast_protocol.framing.codec import Relayed, encode
-from threadcast_protocol.wire.events import Event, MessageAdded, MessageRemoved
+from threadcast_protocol.wire.events import Event, MessageAdded
 
 __all__ = ["CopyPart", "builder_of", "copy_parts"]
 
-_EARLY = (MessageAdded, MessageRemoved, ResultWithheld, ArgumentsHidden)
-"""The events and facts of the parts before the last. If the copy begins anew, a removed message takes them back."""
+_EARLY = (MessageAdded, ResultWithheld, ArgumentsHidden)
+"""The events and facts of the parts before the last: those that `drop_copy` takes back."""
 
 
 class CopyPart(NamedTuple):
@@ -43,7 +43,7 @@ def copy_parts(entry: EntryBuilder) -> list[CopyPart]:
         if count and (count >= PART_MAX_MESSAGES or size + length > PART_MAX_BYTES):
             parts.append(CopyPart([], []))
             count = size = 0
-        if isinstance(item, MessageAdded | MessageRemoved):
+        if isinstance(item, MessageAdded):
             parts[-1].events.append(item)
         else:
             parts[-1].facts.append(item)

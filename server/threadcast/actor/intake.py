@@ -20,7 +20,7 @@ from threadcast.agent_loop.recovery import recover
 from threadcast.agent_loop.steps import Step, Wait
 from threadcast.base.boundary import pass_on
 from threadcast.base.large_reads import in_large_read
-from threadcast.chat.copies import drop_unfinished
+from threadcast.chat.copies import drop_copy, has_unfinished_copy
 from threadcast.chat.decider import decide
 from threadcast.chat.entry_builder import EntryBuilder
 from threadcast.chat.facts import Progressed
@@ -39,6 +39,7 @@ __all__ = [
     "carry_out",
     "command_of",
     "drop_body",
+    "end_unfinished_copy",
     "forget_takeovers",
     "give_up",
     "give_up_first",
@@ -157,12 +158,18 @@ def give_up(
     calling chat is told, too.
     """
     builder.note(Progressed())
-    drop_unfinished(builder)
     builder.refuse(request_id, failure.code, failure.message, by=by)
     if isinstance(command, Queueable):
         tell_failure(builder, failure)
     elif isinstance(command, BeginSubchat):
         begin_failed(builder, command, "The chat could not begin: its server failed.")
+
+
+async def end_unfinished_copy(writer: Writer) -> None:
+    """Remove the messages that a former owner had copied before it died. The command of the copy still waits, and is
+    carried out anew, unless the store has lost it. Raises Fenced, Lost."""
+    if has_unfinished_copy(writer.state):
+        await writer.commit(drop_copy)
 
 
 async def forget_takeovers(writer: Writer) -> None:

@@ -221,6 +221,8 @@ async def post(
                 raise
         except Refused:
             await edge.quotas.give_back(principal, counted)
+            if cache is not None:
+                cache.forget(request.owner, request.chat_id, request.request_id)
             raise
     if outcome is not PostOutcome.ACCEPTED:
         await edge.quotas.give_back(principal, counted)

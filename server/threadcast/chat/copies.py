@@ -5,8 +5,8 @@ next command already finds the messages. The caller has loaded the source chat a
 checks messages from clients. All functions are pure.
 
 The writer divides a large copy into several entries (`actor/copy_parts.py`). If a worker dies between two of them, the
-next owner removes the messages that have arrived, and carries the command out anew: it is still the first in the inbox.
-If the store has lost the command, the next command finds the chat empty.
+next owner first removes the messages that have arrived. It then carries the command out anew, which is still the first
+in the inbox, unless the store has lost it.
 """
 
 import msgspec
@@ -30,7 +30,7 @@ from threadcast_protocol.wire.messages import JsonObject, Message
 from threadcast_protocol.wire.principal import Principal
 from threadcast_protocol.wire.thread import Thread, ThreadPatch, differences
 
-__all__ = ["branch_from", "copy_id", "drop_unfinished", "restore"]
+__all__ = ["branch_from", "copy_id", "drop_copy", "has_unfinished_copy", "restore"]
 
 _COPY = "copy:"
 
@@ -42,20 +42,19 @@ def copy_id(request_id: str) -> str:
     return f"{_COPY}{request_id}"
 
 
-def drop_unfinished(builder: EntryBuilder) -> None:
-    """Remove the messages of a copy that is not complete. The chat had none before, so all that is withheld belongs to
-    the copy, or to an earlier try of it."""
-    private = builder.state.private
-    going = private.importing
-    if going is None or not going.import_id.startswith(_COPY):
-        return
-    for call_id in [call_id for call_id, arguments in private.hidden_arguments.items() if arguments]:
-        builder.note(ArgumentsHidden(tool_call_id=call_id, arguments=""))
-    for key in [key for key, content in private.withheld.items() if content]:
-        builder.note(ResultWithheld(message_id=key, content=""))
-    if builder.state.path:
-        builder.say(MessageRemoved(builder.state.path[0]))
-    builder.note(ImportGoesOn(import_id=going.import_id, next_part=0))
+def has_unfinished_copy(state: OwnerState) -> bool:
+    """Whether a worker has begun to copy messages into the chat and has not completed the copy."""
+    going = state.private.importing
+    return going is not None and going.import_id.startswith(_COPY)
+
+
+def drop_copy(builder: EntryBuilder) -> None:
+    """Remove the messages of an unfinished copy, and what is withheld of them."""
+    going = builder.state.private.importing
+    if going is not None:
+        if builder.state.path:
+            builder.say(MessageRemoved(builder.state.path[0]))
+        builder.note(ImportGoesOn(import_id=going.import_id, next_part=0, is_dropped=True))
 
 
 def branch_from(builder: EntryBuilder, command: BranchFromChat, by: Principal, source: OwnerState | None) -> None:
@@ -63,12 +62,14 @@ def branch_from(builder: EntryBuilder, command: BranchFromChat, by: Principal, s
     with the command's `source_chat_id`.
 
     Raises:
-        Conflict: this chat has messages.
+        Conflict: this chat has messages, or the source chat is not complete.
         NotFound: the source chat does not exist, or has no such message.
     """
     _must_be_empty(builder.state)
     if source is None:
         raise NotFound("there is no such chat to branch from", path="/source_chat_id")
+    if source.private.importing is not None:
+        raise Conflict("the source chat is not complete yet; branch it when all its messages have arrived")
     way = way_to(source.nodes, command.up_to_message_id)
     if not way:
         raise NotFound("the source chat has no such message", path="/up_to_message_id")

@@ -9,7 +9,7 @@ once.
 from collections.abc import Callable
 
 from threadcast.chat.approval_rules import ApprovalRules
-from threadcast.chat.copies import branch_from, drop_unfinished, restore
+from threadcast.chat.copies import branch_from, restore
 from threadcast.chat.decisions import answer_question, decide_browser_context, decide_calls, forget_tool
 from threadcast.chat.edits import select_branch
 from threadcast.chat.entry_builder import EntryBuilder
@@ -73,7 +73,6 @@ def decide(
     request_id = command.client_request_id
     is_interrupting = interrupts(command, builder.state)
     builder.note(Progressed())
-    drop_unfinished(builder)
     try:
         with builder.all_or_nothing():
             if builder.state.private.importing is not None and not isinstance(command, InternalCommand | Abort):

@@ -153,6 +153,8 @@ def fold_fact(private: Private, fact: Fact) -> Private:
             return replace(private, summaries=(*private.summaries, fact.summary)[-SUMMARIES_KEPT:])
         case ImportGoesOn():
             going = Importing(fact.import_id, fact.next_part) if fact.next_part else None
+            if fact.is_dropped:  # the chat had no messages before the copy
+                private = replace(private, withheld={}, hidden_arguments={})
             return replace(private, importing=going)
         case MemorySet():
             memory = {key: item for key, item in private.memory.items() if key != fact.key}

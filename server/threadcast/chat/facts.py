@@ -251,11 +251,12 @@ class SummaryFailed(_Fact, frozen=True, tag="summary_failed"):
 
 
 class ImportGoesOn(_Fact, frozen=True, tag="import_goes_on"):
-    """The import, or the copy of another chat's messages, expects the part `next_part` next; 0 means that it is
-    complete."""
+    """The import, or the copy of another chat's messages, expects the part `next_part` next. 0 means that it is
+    complete, or, with `is_dropped`, that nothing is left of the copy, also not what was withheld of its messages."""
 
     import_id: str
     next_part: int
+    is_dropped: bool = False
 
 
 class MemorySet(_Fact, frozen=True, tag="memory_set"):

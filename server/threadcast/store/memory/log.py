@@ -74,10 +74,11 @@ class MemoryLog(MemoryChannels):
             if hash in chat.blobs:
                 chat.blobs[hash].expires_at_ms = None
         if request.lifetime == "expire":
+            mine.pop(request.chat_id, None)
+        if request.lifetime == "expire" and not chat.inbox:  # not while commands wait
             chat.expires_at_ms = now + request.expire_seconds * 1_000
             for kept in chat.blobs.values():
                 kept.expires_at_ms = chat.expires_at_ms
-            mine.pop(request.chat_id, None)
         elif request.lifetime == "persist":
             chat.expires_at_ms = None
         if request.meta:

@@ -37,6 +37,7 @@ if acks ~= '' then entry[#entry + 1] = 'a'; entry[#entry + 1] = acks end
 if not redis.call('XADD', KEYS[1], 'NOMKSTREAM', id, unpack(entry)) then return 'FENCED' end
 redis.call('SET', KEYS[2], head, 'KEEPTTL')
 if #ids > 0 then redis.call('XDEL', KEYS[3], unpack(ids)) end
+local expires = ARGV[10] == 'expire' and redis.call('XLEN', KEYS[3]) == 0  -- not while commands wait
 
 if consumed > 20 then
   redis.call('HSET', KEYS[4], 'last_active', now, unpack(ARGV, 20, consumed - 1))
@@ -77,18 +78,18 @@ for hash in string.gmatch(ARGV[16], '%x+') do
   redis.call('PERSIST', KEYS[9] .. ':' .. hash)
   redis.call('PERSIST', KEYS[9])
 end
-if ARGV[10] == 'expire' then
+if expires then
   for _, hash in ipairs(redis.call('HKEYS', KEYS[9])) do
     redis.call('EXPIRE', KEYS[9] .. ':' .. hash, ARGV[11])
   end
   redis.call('EXPIRE', KEYS[9], ARGV[11])
 end
-if ARGV[10] ~= '' then
+if expires or ARGV[10] == 'persist' then
   for i = 1, 7 do
-    if ARGV[10] == 'expire' then redis.call('EXPIRE', KEYS[i], ARGV[11]) else redis.call('PERSIST', KEYS[i]) end
+    if expires then redis.call('EXPIRE', KEYS[i], ARGV[11]) else redis.call('PERSIST', KEYS[i]) end
   end
-  if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[8], ARGV[1]) end
 end
+if ARGV[10] == 'expire' then redis.call('ZREM', KEYS[8], ARGV[1]) end
 
 -- The message is joined from the arguments, because encoding large strings with cjson would cost more than the rest of
 -- the script.
