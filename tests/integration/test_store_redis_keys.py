@@ -5,7 +5,7 @@ import pytest
 import redis
 from msgspec import structs
 
-from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, entry, fresh_url, owned
+from tests.integration.store_fixtures import CHAT, WAIT_SECONDS, command, consume_all, entry, fresh_url, owned
 from threadcast.store.bounds import DELETED_TTL_SECONDS, EMPTY_CHAT_TTL_SECONDS, SEEN_TTL_SECONDS
 from threadcast.store.embedded.server_process import ServerProcess
 from threadcast.store.redis.store import RedisStore
@@ -17,10 +17,8 @@ pytestmark = pytest.mark.anyio
 async def test_chat_without_messages_lives_a_day_and_an_accepted_command_keeps_it(valkey_server: ServerProcess) -> None:
     url = fresh_url(valkey_server)
     async with RedisStore(url) as store:
-        taken = await owned(store)
-        first = structs.replace(
-            entry(taken.head), lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS, checkpoint=b"s"
-        )
+        head = await consume_all(store, (await owned(store)).head)
+        first = structs.replace(entry(head), lifetime="expire", expire_seconds=EMPTY_CHAT_TTL_SECONDS, checkpoint=b"s")
         await store.append(first)
         with redis.Redis.from_url(url) as other:
             expiring = dict.fromkeys(("log", "head", "snap", "meta", "inbox"), EMPTY_CHAT_TTL_SECONDS)

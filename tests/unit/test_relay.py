@@ -394,6 +394,7 @@ async def test_who_watched_a_chat_that_expired_does_not_see_what_another_makes_o
             lifetime="expire",
             expire_seconds=EMPTY_CHAT_TTL_SECONDS,
             owner="local",
+            consumed=tuple((each.inbox_id, each.request_id) for each in await harness.store.read_inbox(CHAT, 1)),
         )
     )
     async with Hub(harness.store, harness.metrics).running() as hub, reading(hub) as before:

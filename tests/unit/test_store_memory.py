@@ -44,7 +44,9 @@ async def owned(store: Store) -> str:
     return (await store.take(CHAT, "w1", "wake")).head
 
 
-def expiring(expected: str) -> AppendRequest:
+async def expiring(store: MemoryStore, expected: str) -> AppendRequest:
+    """Return the append that consumes all commands and lets the chat expire."""
+    waiting = await store.read_inbox(CHAT, 10)
     before = Head.parse(expected)
     head = Head(EntryId(before.entry_id.epoch, before.entry_id.n + 1), "00000000000000aa", before.position)
     return AppendRequest(
@@ -56,11 +58,12 @@ def expiring(expected: str) -> AppendRequest:
         lifetime="expire",
         expire_seconds=EMPTY_CHAT_TTL_SECONDS,
         owner="ann",
+        consumed=tuple((each.inbox_id, each.request_id) for each in waiting),
     )
 
 
 async def test_chat_without_messages_is_gone_after_a_day(store: MemoryStore, clock: Clock) -> None:
-    await store.append(expiring(await owned(store)))
+    await store.append(await expiring(store, await owned(store)))
     clock.now_ms += EMPTY_CHAT_TTL_SECONDS * 1_000 - 1
     assert await store.meta(CHAT) is not None
     clock.now_ms += 1
@@ -69,10 +72,10 @@ async def test_chat_without_messages_is_gone_after_a_day(store: MemoryStore, clo
 
 
 async def test_accepted_command_takes_the_expiry_back(store: MemoryStore, clock: Clock) -> None:
-    await store.append(expiring(await owned(store)))
+    await store.append(await expiring(store, await owned(store)))
     await store.post(command("r2"))
     clock.now_ms += 2 * EMPTY_CHAT_TTL_SECONDS * 1_000
-    assert [waiting.request_id for waiting in await store.read_inbox(CHAT, 10)] == ["r1", "r2"]
+    assert [waiting.request_id for waiting in await store.read_inbox(CHAT, 10)] == ["r2"]
 
 
 async def test_request_ids_are_remembered_for_a_day_after_the_last(store: MemoryStore, clock: Clock) -> None:

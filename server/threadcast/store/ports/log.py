@@ -48,11 +48,12 @@ class AppendRequest(msgspec.Struct, frozen=True, kw_only=True):
     compresses it and replaces the stored checkpoint. `checkpoint_version` is the largest format version that was folded
     into the checkpoint. Entries before the id `trim` are deleted, but never entries after the checkpoint. The
     `lifetime` 'expire' removes the chat from the lists and lets its keys expire in `expire_seconds`, unless commands
-    wait; 'persist' cancels the expiry; '' changes nothing. An accepted post also cancels the expiry, so each append to a temporary chat, or to
-    a chat without messages, passes 'expire'. A `meta` that is not empty is written into the chat's index record,
-    updates `last_active` and is announced on the feed. `parent` is the chat that created this chat. A chat with a
-    parent is listed among its parent's children instead of in its owner's list. `blobs` are the hashes of blobs that
-    the entry refers to; from now on, these blobs are kept as long as the chat. Unknown hashes are skipped.
+    wait; 'persist' cancels the expiry; '' changes nothing. An accepted post also cancels the expiry, so each append to
+    a temporary chat, or to a chat without messages, passes 'expire'. A `meta` that is not empty is written into the
+    chat's index record, updates `last_active` and is announced on the feed. `parent` is the chat that created this
+    chat. A chat with a parent is listed among its parent's children instead of in its owner's list. `blobs` are the
+    hashes of blobs that the entry refers to; from now on, these blobs are kept as long as the chat. Unknown hashes are
+    skipped.
     """
 
     chat_id: str
