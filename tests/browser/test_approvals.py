@@ -56,6 +56,7 @@ def test_the_card_shows_hidden_arguments_on_demand_and_says_who_must_decide_and_
 ) -> None:
     open_page.expect_complaint(r"status of 401|net::ERR_")
     page = open_page(f"/c/{chat_id}#token={token('ann')}")
+    expect(page.get_by_text("Signed in as ann")).to_be_attached()  # signing in loads the page again
     say(page, call("open_safe", code=CODE))
     asked = question(page, "open_safe")
     expect(asked).to_be_visible(timeout=SCREEN_MS)
