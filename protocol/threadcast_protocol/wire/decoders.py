@@ -33,8 +33,8 @@ def decoder(
     kind: Any,  # Any: a type hint
     dec_hook: Callable[[type, Any], Any] | None = None,  # Any: as msgspec's own
 ) -> msgspec.json.Decoder[Any]:  # Any: the caller states the type, since unions are no `type`
-    """Return a decoder for `kind`, a type or a union of types. `dec_hook` is msgspec's. The decoders that
-    were used last are kept."""
+    """Return a decoder for `kind`, a type or a union of types. `dec_hook` is msgspec's. The most
+    recently used decoders are kept."""
     try:
         return _kept(kind, dec_hook)
     except TypeError:  # `kind` cannot be a key, or msgspec does not decode it, which the next line then reports
